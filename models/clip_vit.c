@@ -1,5 +1,5 @@
-/* clip_vit: the image encoder of CLIP (Radford et al. 2021, arXiv:2103.00020), with the names and initial values of
- * Hugging Face's CLIPVisionModelWithProjection, and a head for classes. On 3x224x224 images ViT-L/14
+/* clip_vit: the image encoder of CLIP (Radford et al. 2021, arXiv:2103.00020), with a head for classes. Names and
+ * initial values are those of Hugging Face's CLIPVisionModelWithProjection. On 3x224x224 images ViT-L/14
  * (model=clip_vit_l14) has 303,966,208 parameters without the head.
  *
  *     patches by a convolution   prepend the class token   + positions   layer norm
@@ -10,7 +10,7 @@
 #include "transformer.h"
 
 #define EPS 1e-5
-#define STD 0.02 /* initial, of patches and positions */
+#define STD 0.02 /* initial standard deviation of patches and positions */
 
 enum features { FEATURES_PROJECTED, FEATURES_POOLED };
 
@@ -35,7 +35,7 @@ static const brim_param params[] = {
     BRIM_PARAMS_END,
 };
 
-/* Tokens with positions: [N, 1 + patches, width]. */
+/* Returns the tokens with their positions: [N, 1 + patches, width]. */
 static brim_tensor *embeddings(brim_graph *g, const clip_vit *m, brim_tensor *image)
 {
   const brim_init positions = {BRIM_INIT_NORMAL, STD}, token = {BRIM_INIT_NORMAL, 1 / sqrt((double)m->width)};
@@ -47,7 +47,7 @@ static brim_tensor *embeddings(brim_graph *g, const clip_vit *m, brim_tensor *im
   return brim_add(g, x, brim_parameter_new(g, "vision_model.embeddings.position_embedding.weight", 2, dim, positions));
 }
 
-/* Initial standard deviations: `in` for layers that read the residual sum, `out` for attention's out_proj. */
+/* Standard deviations of initial weights. in: layers that read the residual sum. out: out_proj of attention. */
 typedef struct starts {
   double in, out, fc1;
 } starts;
@@ -77,7 +77,7 @@ static brim_tensor *mlp(brim_graph *g, const clip_vit *m, scope *s, brim_tensor 
 
 static brim_tensor *encode(brim_graph *g, const clip_vit *m, brim_tensor *x)
 {
-  x = brim_layer_norm(g, "vision_model.pre_layrnorm", x, EPS); /* misspelled, as in every checkpoint */
+  x = brim_layer_norm(g, "vision_model.pre_layrnorm", x, EPS); /* the name is misspelled, as in every checkpoint */
   for (int64_t i = 0; i < m->depth; i++) {
     scope s;
     snprintf(s.prefix, sizeof s.prefix, "vision_model.encoder.layers.%lld", (long long)i);

@@ -1,7 +1,7 @@
-/* cnn: the network of PyTorch's MNIST example (pytorch/examples, mnist/main.py), with the same layers and names. On
- * 1x28x28 images and 10 classes it has 1,199,882 parameters.
+/* cnn: the network of PyTorch's MNIST example (pytorch/examples, mnist/main.py), with its layers and names. On 1x28x28
+ * images and 10 classes it has 1,199,882 parameters.
  *
- *     conv1 3x3, 32   relu   conv2 3x3, 64   relu   max pool 2   dropout   fc1 128   relu   dropout   fc2  */
+ *     conv1 3x3, 32   relu   conv2 3x3, 64   relu   max pool 2   dropout   fc1 128   relu   dropout   fc2 */
 #include "brim/model.h"
 #include "brim/plugin.h"
 #include "samples.h"

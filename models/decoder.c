@@ -1,24 +1,24 @@
 /* decoder: the language models of the Llama family (Touvron et al. 2023, Llama 2: Open Foundation and Fine-Tuned Chat
- * Models) and of its relatives Mistral, Qwen2, Qwen3, SmolLM3, Gemma, Gemma 2, Gemma 3, Phi-3, OLMo 2 and Granite, with
- * the names and initial values of Hugging Face's models for causal language modelling. model=hf sets the parameters
- * from the config.json of such a model.
+ * Models) and of its relatives Mistral, Qwen2, Qwen3, SmolLM3, Gemma, Gemma 2, Gemma 3, Phi-3, OLMo 2 and Granite.
+ * Names and initial values are those of Hugging Face's models for causal language modelling. model=hf sets the
+ * parameters from the config.json of such a model.
  *
  *     token embedding
  *     layers times:  x + o_proj(attention(rotary(q_proj(y)), rotary(k_proj(y)), v_proj(y))),  y = rms_norm(x)
  *                    x + down_proj(silu(gate_proj(z)) * up_proj(z)),                          z = rms_norm(x)
  *     rms_norm   logits by lm_head, or by the token embedding (tied)
  *
- * model.norms=around has a second norm on each sum's right operand, and model.norms=after has only those.
- * Several heads of queries share a head of keys and values (grouped-query attention). The attention is causal, so the
- * logits at a position depend only on the tokens up to it. */
+ * model.norms=around adds a second norm, on the right operand of each sum; model.norms=after has only these norms.
+ * Several heads of queries may share a head of keys and values (grouped-query attention). The attention is causal, so
+ * the logits at a position depend only on the tokens up to it. */
 #include <math.h>
 #include <string.h>
 
 #include "transformer.h"
 
-#define STD 0.02 /* initial, of weights */
+#define STD 0.02 /* initial standard deviation of weights */
 
-/* The values of rope_type after those of enum brim_rotary_kind, and of the other enumerations. */
+/* Values of the parameters' enumerations. Those of rope_type follow enum brim_rotary_kind. */
 enum { ROPE_DYNAMIC = BRIM_ROTARY_LONGROPE + 1 };
 enum { NORMS_BEFORE, NORMS_AROUND, NORMS_AFTER };
 enum { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WIDTH };
@@ -132,7 +132,7 @@ static double rope_original(const decoder *m)
   return m->rope_original > 0 ? m->rope_original : (double)m->context;
 }
 
-/* Whether block i is one of those with a window, and with the frequencies of such blocks. */
+/* Returns whether block i has a sliding window and the rotary frequencies of such blocks. */
 static bool slides(const decoder *m, int64_t i)
 {
   if (m->window_layers.count > 0) return m->window_layers.item[i] > 0;
@@ -151,7 +151,7 @@ static double amplitude_of(const decoder *m, double factor)
   return sqrt(1 + log(factor) / log(rope_original(m)));
 }
 
-/* `capacity`: the maximum number of tokens in a text. It decides which of longrope's two lists of divisors is used. */
+/* `capacity`, the maximum number of tokens in a text, decides which of longrope's two lists of divisors is used. */
 static brim_rotary_scaling scaling_of(const decoder *m, int64_t capacity)
 {
   const bool is_yarn = m->rope_type == BRIM_ROTARY_YARN, is_longrope = m->rope_type == BRIM_ROTARY_LONGROPE;
@@ -170,7 +170,7 @@ static brim_rotary_scaling scaling_of(const decoder *m, int64_t capacity)
   return s;
 }
 
-/* The base of dynamic frequencies grows with the capacity (u/emozilla; transformers' "dynamic"). */
+/* The base of "dynamic" frequencies (u/emozilla; as in transformers) grows with the capacity. */
 static double dynamic_base(const decoder *m, int64_t capacity)
 {
   const double dims = (double)rotated(m), length = fmax((double)capacity, (double)m->context);
@@ -200,7 +200,7 @@ static brim_status check_rope(const decoder *m)
 {
   const brim_rotary_scaling scaling = scaling_of(m, 0);
   const bool has_turns = scaling.kind == BRIM_ROTARY_LLAMA3 || scaling.kind == BRIM_ROTARY_YARN;
-  const bool is_yarn = scaling.kind == BRIM_ROTARY_YARN; /* as in transformers, its ramp may have no length */
+  const bool is_yarn = scaling.kind == BRIM_ROTARY_YARN; /* as in transformers, the length of yarn's ramp may be 0 */
   if (rotated(m) < 2 || rotated(m) % 2 != 0)
     return brim_fail(BRIM_ECONFIG,
                      "decoder: the rotary embedding needs an even number of a head's %lld elements, not %lld",
@@ -224,7 +224,7 @@ static brim_status check_rope(const decoder *m)
   return BRIM_OK;
 }
 
-/* The list is empty or has a number for each block; further numbers are ignored, as in transformers. */
+/* A list is empty or has a number for each block; further numbers are ignored, as in transformers. */
 static brim_status check_list(const decoder *m, const char *key, const brim_list *list)
 {
   if (list->count == 0 || (int64_t)list->count >= m->layers) return BRIM_OK;
@@ -232,7 +232,7 @@ static brim_status check_list(const decoder *m, const char *key, const brim_list
                    (long long)m->layers);
 }
 
-/* Fails if the parameters do not suit each other, or samples of this shape. */
+/* Fails if the parameters do not suit each other or samples of this shape. */
 static brim_status check(const decoder *m, const brim_graph *g, const brim_tensor *tokens)
 {
   BRIM_TRY(check_samples("decoder", tokens, SAMPLES_TOKENS));
@@ -271,13 +271,13 @@ static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int6
   return x;
 }
 
-/* name NULL: x as it is. */
+/* Returns x itself if name is NULL. */
 static brim_tensor *norm(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x)
 {
   return name ? brim_rms_norm_offset(g, in(b, name), x, m->norm_eps, m->norm_offset) : x;
 }
 
-/* Norm and rotary embedding of queries or keys: [N, T, heads * size]. */
+/* Applies the norm and the rotary embedding to queries or keys: [N, T, heads * size]. */
 static brim_tensor *position(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x, int64_t heads,
                              int64_t block)
 {
@@ -298,7 +298,7 @@ static double scale_of_scores(const decoder *m)
   return m->query_size > 0 ? 1 / sqrt(m->query_size) : 0;
 }
 
-/* Queries, keys and values. */
+/* Computes queries, keys and values. */
 static void project(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, brim_tensor *out[3])
 {
   const char *const name[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
@@ -336,7 +336,7 @@ static brim_tensor *mlp(brim_graph *g, const decoder *m, scope *b, brim_tensor *
   return linear(g, in(b, "mlp.down_proj"), x, m->width, m->mlp_bias);
 }
 
-/* The norms of a block: before and after attention, before and after the MLP. */
+/* The names of a block's norms: before and after attention, before and after the MLP. NULL: no norm. */
 static const char *const norm_names[][4] = {
     [NORMS_BEFORE] = {"input_layernorm", NULL, "post_attention_layernorm", NULL},
     [NORMS_AROUND] = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
@@ -344,7 +344,7 @@ static const char *const norm_names[][4] = {
     [NORMS_AFTER] = {NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm"},
 };
 
-/* The residual sum of a half of a block. */
+/* Adds the result of attention or of the MLP to the residual sum. */
 static brim_tensor *add(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x, brim_tensor *y)
 {
   y = norm(g, m, b, name, y);
@@ -360,7 +360,7 @@ static brim_tensor *block(brim_graph *g, const decoder *m, brim_tensor *x, int64
   return brim_block(g, add(g, m, &b, name[3], x, mlp(g, m, &b, norm(g, m, &b, name[2], x))));
 }
 
-/* sqrt(width) in fp32, rounded to the type of the weights, as Hugging Face's Gemma does. */
+/* Returns sqrt(width) in fp32, rounded to the type of the weights, as Hugging Face's Gemma does. */
 static double embedding_factor(const decoder *m)
 {
   static const int bits[] = {
@@ -394,7 +394,7 @@ static brim_status build(const void *self, brim_graph *g)
 static int64_t classes(const void *self, int64_t tokens)
 {
   const decoder *m = self;
-  return m->vocabulary > tokens ? m->vocabulary : tokens; /* build() refuses too few rows */
+  return m->vocabulary > tokens ? m->vocabulary : tokens; /* if the vocabulary is too small, build() refuses it */
 }
 
 static const brim_model_ops ops = {.size = sizeof ops, .build = build, .classes = classes};

@@ -1,8 +1,9 @@
-/* emotion_cnn: emotions from faces. On 1x48x48 images and 7 classes (FER-2013) it has 2,345,607 parameters; images must
- * have at least 28 rows and columns.
+/* emotion_cnn: recognizes emotions in faces. On 1x48x48 images and 7 classes (FER-2013) it has 2,345,607 parameters;
+ * images must have at least 28 rows and columns.
  *
  *     conv1 32   conv2 64   max pool 2   dropout   conv3 128   max pool 2   conv4 128   max pool 2   dropout
- *     fc1 1024   dropout   fc2            all convolutions 3x3 without padding, all but the last layer with relu  */
+ *     fc1 1024   dropout   fc2            all convolutions are 3x3 without padding; relu follows every layer except the
+ * last */
 #include "brim/model.h"
 #include "brim/plugin.h"
 #include "samples.h"

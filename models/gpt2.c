@@ -1,6 +1,6 @@
-/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), with the
- * names and initial values of Hugging Face's GPT2LMHeadModel. With 12 layers of 768 values and 50257 tokens it has
- * 124,439,808 parameters. Weights of linear layers are [out, in]; Hugging Face's Conv1D has [in, out].
+/* gpt2: a language model of tokens (Radford et al. 2019, Language Models are Unsupervised Multitask Learners), as
+ * Hugging Face's GPT2LMHeadModel, with its names and initial values. With 12 layers of 768 values and 50257 tokens it
+ * has 124,439,808 parameters. Weights of linear layers are [out, in]; Hugging Face's Conv1D has [in, out].
  *
  *     token embedding + position embedding   dropout
  *     layers times:  x + c_proj(attention(c_attn(ln_1(x))))   x + c_proj(gelu(c_fc(ln_2(x))))
@@ -12,7 +12,7 @@
 #include "transformer.h"
 
 #define EPS 1e-5
-#define STD 0.02 /* initial, of weights */
+#define STD 0.02 /* initial standard deviation of weights */
 
 typedef struct gpt2 {
   int64_t layers, heads, width, context;
@@ -44,8 +44,8 @@ static brim_status check(const gpt2 *m, const brim_tensor *tokens)
   return BRIM_OK;
 }
 
-/* A layer whose result is added to the residual sum, twice in each block: more blocks make its initial weights smaller.
- */
+/* Adds a layer whose result is added to the residual sum. Each block has two; with more blocks their initial weights
+ * are smaller. */
 static brim_tensor *projection(brim_graph *g, const gpt2 *m, const char *name, brim_tensor *x)
 {
   x = normal_linear(g, name, x, m->width, STD / sqrt(2 * (double)m->layers));

@@ -1,7 +1,8 @@
-/* lightcnn: a small network for many clients: three blocks of a 3x3 convolution, a normalisation, relu and pooling,
- * then the mean over all places. With 1 channel and 10 classes it has 24,058 parameters for images of any size.
+/* lightcnn: a small network for many clients. It has three blocks of a 3x3 convolution, a normalisation, relu and
+ * (except in the last block) pooling, then the mean over all places. With 1 channel and 10 classes it has 24,058
+ * parameters for images of any size.
  *
- *     (conv 3x3, norm, relu, max pool 2) with 16 and 32 channels   (conv 3x3, norm, relu) with 64   mean   fc  */
+ *     (conv 3x3, norm, relu, max pool 2) with 16 and 32 channels   (conv 3x3, norm, relu) with 64   mean   fc */
 #include <stdio.h>
 
 #include "brim/model.h"

@@ -1,5 +1,5 @@
-/* linear_probe: one linear layer on the features of a frozen model, which the group `backbone` selects. The features of
- * a sample never change, so brim computes them once and trains on them. */
+/* linear_probe: one linear layer on the features of a frozen model. The group `backbone` selects that model. The
+ * features of a sample never change, so brim computes them once and trains on them. */
 #include "brim/model.h"
 #include "brim/plugin.h"
 

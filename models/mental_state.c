@@ -1,5 +1,5 @@
-/* mental_state: mental states from EEG and other signals: convolutions over time, a bidirectional LSTM, attention over
- * its states, and their mean.
+/* mental_state: classifies mental states from EEG and other signals, by convolutions over time, a bidirectional LSTM,
+ * attention over its states, and their mean.
  *
  *     conv1 64   relu   max pool 2   conv2 128   relu   max pool 2   dropout      (along time, kernel 3)
  *     bidirectional lstm 64   layer norm(x + attention of 4 heads)   mean over time   dropout   fc

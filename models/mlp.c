@@ -1,5 +1,5 @@
-/* mlp: a multilayer perceptron. Linear layers fc1, fc2, ... of the given widths, each followed by relu and dropout, and
- * a last one for the outputs. */
+/* mlp: a multilayer perceptron. It has linear layers fc1, fc2, ... of the given widths, each followed by relu and
+ * dropout, and a last linear layer for the outputs. */
 #include <stdio.h>
 
 #include "brim/model.h"

@@ -14,7 +14,7 @@
 #include "samples.h"
 #include "scope.h"
 
-#define RESNET_SMALL_PIXELS 64 /* images with a shorter side are too small for a stem that quarters it */
+#define RESNET_SMALL_PIXELS 64 /* images with a shorter side are too small for a stem that divides the size by 4 */
 
 enum resnet_stem { RESNET_STEM_AUTO, RESNET_STEM_IMAGENET, RESNET_STEM_CIFAR };
 
@@ -33,11 +33,11 @@ static const brim_param resnet_params[] = {
     BRIM_PARAMS_END,
 };
 
-/* Builds a block; `channels` are those of its 3x3 convolutions. */
+/* Builds a block. `channels`: the channels of its 3x3 convolutions. */
 typedef brim_tensor *(*resnet_block)(brim_graph *g, const resnet *m, scope *s, brim_tensor *x, int64_t channels,
                                      int64_t stride);
 
-/* A convolution without bias, padded so that only the stride changes the size. */
+/* Adds a convolution without bias, padded so that only the stride changes the size. */
 static inline brim_tensor *resnet_conv(brim_graph *g, const char *name, brim_tensor *x, int64_t channels,
                                        int64_t kernel, int64_t stride)
 {
@@ -56,7 +56,7 @@ static inline brim_tensor *resnet_norm(brim_graph *g, const char *name, brim_ten
   return brim_batch_norm(g, name, x, 1e-5, 0.1);
 }
 
-/* A block's convolution and norm with this number: "layer1.0.conv2", "layer1.0.bn2". */
+/* Adds the convolution and the norm with this number in a block: "layer1.0.conv2", "layer1.0.bn2". */
 static inline brim_tensor *resnet_conv_norm(brim_graph *g, scope *s, int number, brim_tensor *x, int64_t channels,
                                             int64_t kernel, int64_t stride)
 {

@@ -1,4 +1,4 @@
-/* Checks that a model accepts a dataset's samples, and names models for other samples. */
+/* Checks that a model accepts a dataset's samples. If not, the error names models that do. */
 #ifndef BRIM_MODELS_SAMPLES_H
 #define BRIM_MODELS_SAMPLES_H
 #include "brim/model.h"
@@ -15,7 +15,7 @@ static inline enum sample_kind kind_of_samples(const brim_tensor *x)
   return x->shape.rank == 4 ? SAMPLES_IMAGES : SAMPLES_NUMBERS;
 }
 
-/* ECONFIG if a batch of samples (or NULL) is not of the kind that the model `id` takes. */
+/* Returns ECONFIG if the samples of a batch (or NULL) are not of the kind that the model `id` takes. */
 static inline brim_status check_samples(const char *id, const brim_tensor *x, enum sample_kind takes)
 {
   static const char *const must[] = {"real numbers, not tokens", "images, [channels,rows,columns]",

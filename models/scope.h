@@ -1,4 +1,4 @@
-/* Names in a part of a model: the prefix "blocks.11" makes "blocks.11.attn.qkv" of "attn.qkv". */
+/* Names of layers within a part of a model: the prefix "blocks.11" makes "blocks.11.attn.qkv" of "attn.qkv". */
 #ifndef BRIM_MODELS_SCOPE_H
 #define BRIM_MODELS_SCOPE_H
 #include <stdio.h>

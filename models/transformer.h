@@ -1,4 +1,4 @@
-/* The common parts of the vision transformers vit and clip_vit: patch tokens, the class token, checks. */
+/* The common parts of the vision transformers vit and clip_vit: patch tokens, the class token and checks. */
 #ifndef BRIM_MODELS_TRANSFORMER_H
 #define BRIM_MODELS_TRANSFORMER_H
 #include "brim/model.h"
@@ -6,7 +6,7 @@
 #include "samples.h"
 #include "scope.h"
 
-/* A linear layer whose initial weights are normal with this standard deviation, and whose initial bias is 0. */
+/* Adds a linear layer. Its initial weights are normal with this standard deviation, and its initial bias is 0. */
 static inline brim_tensor *normal_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out, double std)
 {
   char full[sizeof(scope)];
@@ -33,7 +33,7 @@ static inline brim_status check_tokens(const char *id, const brim_shape *image, 
   return BRIM_OK;
 }
 
-/* [N, C, H, W] -> [N, tokens, width], one token for each patch, row by row. */
+/* Converts [N, C, H, W] to [N, tokens, width], one token for each patch, row by row. */
 static inline brim_tensor *patch_tokens(brim_graph *g, const char *name, brim_tensor *image, int64_t patch,
                                         int64_t width, int no_bias)
 {
@@ -43,8 +43,8 @@ static inline brim_tensor *patch_tokens(brim_graph *g, const char *name, brim_te
   return brim_transpose(g, x, 1, 2);
 }
 
-/* Prepends the class token, a parameter of `width` values, to each sample's tokens. It is broadcast to N samples by
- * adding it to N zeros, which are made from each image's first pixel. */
+/* Prepends the class token, a parameter of `width` values, to each sample's tokens. To repeat it for N samples, it is
+ * added to N zeros, which are made from each image's first pixel. */
 static inline brim_tensor *with_class_token(brim_graph *g, brim_tensor *image, brim_tensor *token, brim_tensor *x)
 {
   const int64_t n = brim_shape_of(image).dim[0];
@@ -53,7 +53,7 @@ static inline brim_tensor *with_class_token(brim_graph *g, brim_tensor *image, b
   return brim_concat(g, 2, ((brim_tensor *[]){brim_add(g, zero, token), x}), 1);
 }
 
-/* [N, tokens, width] -> [N, width]: the class token. */
+/* Returns the class token: [N, tokens, width] becomes [N, width]. */
 static inline brim_tensor *class_token(brim_graph *g, brim_tensor *x)
 {
   return brim_flatten(g, brim_slice(g, x, 1, 0, 1));

@@ -1,13 +1,13 @@
-/* vit: the vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929) for images of any size, with the names and
- * initial values of timm's VisionTransformer. On 1x28x28 images and 10 classes it has 5,353,738 parameters.
+/* vit: the vision transformer (Dosovitskiy et al. 2020, arXiv:2010.11929) for images of any size. Names and initial
+ * values are those of timm's VisionTransformer. On 1x28x28 images and 10 classes it has 5,353,738 parameters.
  *
  *     patches by a convolution   prepend the class token   + positions   dropout
  *     depth times:  x + attention(layer norm(x))   x + fc2(gelu(fc1(layer norm(x))))
  *     layer norm   class token, or the mean of all tokens   head */
 #include "transformer.h"
 
-#define EPS 1e-6 /* of the norms: timm's value; PyTorch's is 1e-5 */
-#define STD 0.02 /* initial, of weights */
+#define EPS 1e-6 /* epsilon of the norms, as in timm; PyTorch's default is 1e-5 */
+#define STD 0.02 /* initial standard deviation of weights */
 #define CLS_STD 1e-6
 
 enum pool { POOL_TOKEN, POOL_MEAN };
@@ -37,7 +37,7 @@ static brim_tensor *positions(brim_graph *g, const vit *m, brim_tensor *x)
   return brim_add(g, x, brim_parameter_new(g, "pos_embed", 3, dim, ((brim_init){BRIM_INIT_NORMAL, STD})));
 }
 
-/* timm truncates the normal distribution at 2, a hundred standard deviations, which makes no difference. */
+/* timm truncates the normal distribution at 2, which is a hundred standard deviations and so makes no difference. */
 static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out)
 {
   return normal_linear(g, name, x, out, STD);

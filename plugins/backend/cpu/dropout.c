@@ -1,6 +1,6 @@
-/* Dropout and its gradient, which both multiply by the mask of brim/random.h; and the sum of a tensor and dropout.
- * Random numbers belong to logical coordinates, channels fastest, so the memory order decides only the order of
- * processing. */
+/* Dropout, its gradient, and the sum of a tensor and dropout. All multiply by the mask of brim/random.h. A random
+ * number belongs to the logical coordinates of an element, channels fastest, so a result does not depend on the memory
+ * order. */
 #include "cpu.h"
 
 enum { PIECE = 16384 }; /* elements of a task, approximately */
@@ -11,7 +11,7 @@ typedef struct mask {
   float scale; /* 1 / (1 - p) */
   int64_t first_sample, samples, samples_per_task;
   int64_t channels, pixels, block; /* [C/block][pixels][block]; other ranks: one pixel of block channels */
-  const float *x, *a;              /* a: to be added, or NULL */
+  const float *x, *a;              /* a is added; NULL if nothing is */
   float *y;
 } mask;
 
@@ -21,7 +21,7 @@ static const float *advance(const float *a, int64_t count)
   return a ? a + count : NULL;
 }
 
-/* Planes of single channels: four share a block of numbers. */
+/* Drops planes of single channels. Four channels share one block of random numbers. */
 static void drop_planes(const mask *m, int64_t sample, const float *x, const float *a, float *y)
 {
   const int64_t groups = cpu_divide_up(m->channels, 4);
@@ -54,7 +54,7 @@ static void drop_samples(void *arg, int64_t task, int32_t thread)
     drop_sample(m, m->first_sample + n, m->x + n * count, advance(m->a, n * count), m->y + n * count);
 }
 
-/* x, or x and a, in the order of y. */
+/* Drops elements of x and adds a (unless NULL). Both are in the order of y. */
 static brim_status drop(cpu_backend *b, const brim_launch *launch, const float *x, const float *a)
 {
   const brim_tensor *y = launch->node->out[0];
@@ -68,7 +68,7 @@ static brim_status drop(cpu_backend *b, const brim_launch *launch, const float *
   m.channels = y->shape.rank == 4 ? y->shape.dim[1] : count / m.samples;
   m.pixels = count / m.samples / m.channels;
   m.block = y->shape.rank == 4 ? y->channel_block : m.channels;
-  if (m.pixels == 1) m.block = m.channels; /* all orders are the same */
+  if (m.pixels == 1) m.block = m.channels; /* every memory order is then the same */
   m.samples_per_task = cpu_max(1, PIECE / (count / m.samples));
   cpu_pool_run(b->pool, cpu_divide_up(m.samples, m.samples_per_task), drop_samples, &m);
   return BRIM_OK;

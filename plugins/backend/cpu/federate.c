@@ -5,7 +5,7 @@
 #include "cpu.h"
 #include "simd_federate.h"
 
-enum { PIECE = 16384 }; /* elements of a task: 64 KiB of a tensor in fp32 */
+enum { PIECE = 16384 }; /* elements per task: 64 KiB of an fp32 tensor */
 
 typedef struct federated {
   const cpu_federate_simd *simd;

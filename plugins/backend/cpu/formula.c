@@ -1,7 +1,7 @@
-/* Formulas (brim/formula.h), as generated machine code (formula_code.cpp) or by simd_formula.c. The latter runs each
- * line over a block of values before the next line, and chooses the vector code once for a block. It reads inputs and
- * writes outputs in place, without a copy, if no later line reads the old value. Memory is processed in the order of
- * the first input; inputs in another order are converted first. */
+/* Runs formulas (brim/formula.h) as generated machine code (formula_code.cpp) or by simd_formula.c. The latter runs
+ * each line over a block of values before the next line, so it looks up a line's vector code once per block. It reads
+ * inputs and writes outputs in place, without a copy, if no later line reads the old value. Elements are processed in
+ * the memory order of the first input; inputs in another order are converted first. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { PIECE = 16384, NONE = -1 }; /* PIECE: elements of a task, as in the other
 
 /* ---- the plan of a formula ---- */
 
-/* Returns the line that writes register `from` last before line `at`, or NONE. */
+/* Returns the last line before line `at` that writes register `from`, or NONE. */
 static int32_t writer_of(const brim_formula *f, uint32_t at, uint8_t from)
 {
   for (uint32_t k = at; k-- > 0;)
@@ -21,8 +21,8 @@ static int32_t writer_of(const brim_formula *f, uint32_t at, uint8_t from)
   return NONE;
 }
 
-/* Returns whether input i and output k may share memory. Updates declare it; otherwise the plan may put the first
- * output over any input (BRIM_OP's inplace). */
+/* Returns whether input i and output k may share memory. An update declares that they do; in other nodes the plan may
+ * put the first output over any input (BRIM_OP's inplace). */
 static bool may_share(const brim_node *n, uint32_t i, uint32_t k)
 {
   return n->out[k] == n->in[i] || (k == 0 && n->out[0] != n->in[0]);
@@ -48,7 +48,7 @@ static bool is_read_later(const brim_formula *f, const brim_node *n, uint32_t fr
   return false;
 }
 
-/* Returns whether line `at`'s value is stored after another output that may overwrite the input. */
+/* Returns whether the value that line `at` loads is stored after another output may have overwritten that input. */
 static bool is_stored_late(const brim_formula *f, const brim_node *n, uint32_t at)
 {
   bool overwritten = false;
@@ -79,7 +79,7 @@ static uint8_t place_of(const uint8_t *now, uint8_t operand)
 
 static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula *out)
 {
-  uint8_t now[BRIM_FORMULA_UNIFORM] = {0}; /* by register: the place of its value */
+  uint8_t now[BRIM_FORMULA_UNIFORM] = {0}; /* for each register, the place of its value */
   for (uint32_t at = 0; at < f->lines; at++) {
     const brim_formula_line *l = &f->line[at];
     if (l->op == BRIM_FORMULA_LOAD) {
@@ -93,7 +93,7 @@ static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula 
     brim_formula_line made = {l->op, 0, place_of(now, l->a), place_of(now, l->b), place_of(now, l->c)};
     if (l->op == BRIM_FORMULA_STORE) {
       made.to = (uint8_t)(CPU_PLACE_OUTPUT + l->to);
-      if (made.a == made.to) continue; /* it is there already */
+      if (made.a == made.to) continue; /* the value is already in the output */
     } else {
       const int32_t to = output_of(f, n, at);
       made.to = now[l->to] = to == NONE ? l->to : (uint8_t)(CPU_PLACE_OUTPUT + to);
@@ -102,18 +102,17 @@ static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula 
   }
 }
 
-/* Scratch: splats of uniforms and of inputs of one element; then, for each thread, registers, and room for the rest of
- * inputs and outputs after the last whole vector. */
+/* The scratch begins with uniforms and one-element inputs, each repeated to fill a vector. Then each thread has its
+ * registers, and whole vectors for the elements of inputs and outputs after the last whole vector. */
 typedef struct scratch {
   float splat[CPU_PLACES][CPU_FORMULA_LANES];
 } scratch;
 enum { RESTS = 2 * BRIM_FORMULA_OPERANDS_MAX };
 
-/* The state from prepare to run. */
 typedef struct prepared {
   cpu_formula plan;
   void *code;
-  cpu_formula_code entry; /* of the code, or NULL */
+  cpu_formula_code entry; /* the entry of `code`, or NULL */
 } prepared;
 
 static int64_t register_values(const brim_formula *f, const prepared *how)
@@ -151,15 +150,15 @@ static void formula_release(void *self, void *state)
 typedef struct work {
   const brim_launch *launch;
   const prepared *how;
-  const float *in[BRIM_FORMULA_OPERANDS_MAX]; /* in one order */
+  const float *in[BRIM_FORMULA_OPERANDS_MAX]; /* all in the memory order of the first input */
   cpu_formula_run run;
   cpu_formula_places common; /* common to all blocks */
-  const float *same;         /* the first place's splat */
+  const float *same;         /* where the first place's repeated value lies */
   float *threads;            /* scratch of the first thread */
   int64_t count, register_values, thread_values;
 } work;
 
-/* Whole vectors. */
+/* Runs the formula on whole vectors. */
 static void run_vectors(const work *w, const cpu_formula_places *p, int64_t count)
 {
   if (w->how->entry)
@@ -173,8 +172,8 @@ static bool is_moved(const work *w, const cpu_formula_places *p, uint32_t input)
   return (w->how->plan.is_read >> input & 1) && p->mask[CPU_PLACE_INPUT + input];
 }
 
-/* Processes the rest after the last whole vector in copies of whole vectors; an output that is an input shares its
- * copy, because the machine code has one pointer for both. */
+/* Processes the elements after the last whole vector in copies of whole vectors. An output that is also an input uses
+ * the input's copy, because the machine code has one pointer for both. */
 static void run_rest(const work *w, const cpu_formula_places *p, float *rest, int64_t count)
 {
   const brim_node *n = w->launch->node;

@@ -1,10 +1,12 @@
-/* Products in bfloat16 (gemm16.h), with AMX tiles or with AVX512_BF16. Both instructions multiply pairs: of row m of A,
- * values 2p and 2p + 1 of a step, and of column n of B. So operands are packed into tiles of 1 KiB for each step:
+/* Products in bfloat16 (gemm16.h), with AMX tiles or with AVX512_BF16. Both instructions multiply pairs of values:
+ * values 2p and 2p + 1 of a step, from a row of A and from a column of B. So operands are packed into tiles of 1 KiB
+ * for each step:
  *
  *     A [16 rows][32 values]        B [16 pairs][16 columns][2 values]
  *
- * Rows, columns and values past the end are zeros. Loops as in simd_gemm.c: a block of A is packed once, then panels of
- * two tiles of columns of B, each of which is multiplied with all of A while it is in the L1 cache. */
+ * Rows, columns and values past the end are zeros. The loops are those of simd_gemm.c: a block of A is packed once.
+ * Then panels of B, two tiles of columns wide, are packed one by one, and each is multiplied with the whole block of A
+ * while the panel is in the L1 cache. */
 #include "gemm16.h"
 
 #include <immintrin.h>
@@ -17,16 +19,16 @@
 
 enum { STEP = CPU_GEMM16_STEP, TILE = CPU_GEMM16_TILE, PACKED = CPU_GEMM16_PACKED, STRIDE = CPU_GEMM16_COLUMNS };
 
-/* The steps of K that are packed at a time: where each begins, and how many values it has. */
+/* The steps of K that are packed at a time: the start of each, and its number of values. */
 typedef struct steps {
   int64_t count, first[CPU_GEMM16_DEPTH];
   uint32_t values[CPU_GEMM16_DEPTH];
 } steps;
 
-/* Where the next steps begin. */
+/* The start of the next steps. */
 typedef struct place {
   int64_t k;
-  const int64_t *end; /* of its unit, if the product has `ends` */
+  const int64_t *end; /* the end of the current unit, if the product has `ends` */
 } place;
 
 static steps next_steps(const cpu_gemm16 *g, place *at)
@@ -45,14 +47,14 @@ static steps next_steps(const cpu_gemm16 *g, place *at)
 
 /* ---- packing ---- */
 
-/* 16 values, in 16 bits each. */
+/* Returns 16 values of 16 bits each. */
 static inline __m256i half_row(const void *from, int64_t at, bool wide, __mmask16 mask)
 {
   if (!wide) return _mm256_maskz_loadu_epi16(mask, (const uint16_t *)from + at);
   return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, (const float *)from + at));
 }
 
-/* A row of 32 values, of which `values` exist. */
+/* Returns a row of 32 values. The first `values` are read; the others are 0. */
 static inline vf row_of(const void *from, int64_t at, bool wide, uint32_t values)
 {
   const __mmask32 mask = (__mmask32)((1ull << values) - 1);
@@ -62,7 +64,8 @@ static inline vf row_of(const void *from, int64_t at, bool wide, uint32_t values
                                 1);
 }
 
-/* Pairs of values of 16 columns: of a row and the next, `stride` after it, if both exist. */
+/* Returns pairs of values for 16 columns. A pair is a value of a row and of the next row, which lies `stride` further;
+ * a row that does not exist gives 0. */
 static inline vf pairs_of(const void *from, int64_t at, bool wide, int64_t stride, int64_t rows, int64_t columns)
 {
   const __mmask16 mask = (__mmask16)((1u << columns) - 1);
@@ -79,8 +82,8 @@ static inline __attribute__((always_inline)) void store_step(vf v[TILE], bool tr
   for (int r = 0; r < TILE; r++) memcpy(to + r * STEP, &v[r], sizeof v[r]);
 }
 
-/* Packs tiles in which a vector has 32 values along K of one of `count` rows: A; or B, stored [N,K], if each step is
- * then transposed. */
+/* Packs tiles in which each vector holds 32 values along K of one of `count` rows. This packs A, or B stored as [N,K]
+ * if each step is then transposed. */
 static inline __attribute__((always_inline)) void pack_along(const void *from, int64_t at, bool wide, int64_t stride,
                                                              int64_t count, const steps *s, bool transposed,
                                                              uint16_t *to)
@@ -93,8 +96,8 @@ static inline __attribute__((always_inline)) void pack_along(const void *from, i
   }
 }
 
-/* Packs tiles in which a vector has a pair of values, neighbours along K, of each of `count` columns: B; or A, stored
- * [K,M], if each step is then transposed. */
+/* Packs tiles in which each vector holds two neighbours along K for each of `count` columns. This packs B, or A stored
+ * as [K,M] if each step is then transposed. */
 static inline __attribute__((always_inline)) void pack_across(const void *from, int64_t at, bool wide, int64_t stride,
                                                               int64_t count, const steps *s, bool transposed,
                                                               uint16_t *to)
@@ -137,7 +140,7 @@ static void pack_b(const cpu_gemm16 *g, int64_t n, int64_t columns, const steps 
 
 typedef void (*multiply)(const uint16_t *a, const uint16_t *b, int64_t count, float *c, int rows, int columns);
 
-/* a, b: the first tile of each operand; its steps, then the next tile. */
+/* a and b point to the first tile of each operand: all steps of a tile, then the next tile. */
 static inline __attribute__((always_inline)) void multiply_tiles(const uint16_t *a, const uint16_t *b, int64_t count,
                                                                  float *c, int rows, int columns)
 {
@@ -168,7 +171,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(const uint16_t 
   if (rows > 1 && columns > 1) _tile_stored(3, below + TILE, BYTES);
 }
 
-/* Eight rows of C at a time, so that 16 sums stay in registers. */
+/* Computes eight rows of C at a time, so that 16 sums stay in registers. */
 static inline __attribute__((always_inline)) void multiply_vectors(const uint16_t *a, const uint16_t *b, int64_t count,
                                                                    float *c, int rows, int columns)
 {
@@ -223,7 +226,7 @@ static inline __attribute__((always_inline)) void multiply_block(const cpu_gemm1
   }
 }
 
-/* The configuration of the tiles, as the instruction reads it. */
+/* The configuration of the tiles, in the format of the LDTILECFG instruction. */
 typedef struct tile_config {
   uint8_t palette, start_row, reserved[14];
   uint16_t row_bytes[16];

@@ -1,6 +1,6 @@
-/* 16-bit storage types: bfloat16, the upper half of a float, and IEEE 754's binary16. The functions here convert one
- * number as an integer; simd_half.c converts vectors, with the same bits. Rounding is to nearest, ties to even;
- * overflow gives infinity, and NaN stays NaN. */
+/* The 16-bit storage types: bfloat16, the upper half of a float, and IEEE 754's binary16. The functions here convert
+ * one number with integer operations; simd_half.c converts vectors, to the same bits. Rounding is to nearest, ties to
+ * even; overflow gives infinity, and NaN stays NaN. */
 #ifndef CPU_HALF_H
 #define CPU_HALF_H
 #include <stdint.h>
@@ -52,7 +52,7 @@ static inline uint16_t cpu_f16_round(float x)
     half = 0x7C00;
   else if (size >= 0x38800000) /* 2^-14 */
     half = (size - ((127 - 15) << 23) + 0xFFF + (size >> 13 & 1)) >> 13;
-  else /* a multiple of 2^-24, like a float in [0.5, 1): the addition rounds */
+  else /* a multiple of 2^-24, like a float in [0.5, 1), so the addition rounds */
     half = cpu_float_bits(cpu_float_of(size) + 0.5f) - cpu_float_bits(0.5f);
   return (uint16_t)(sign | half);
 }
@@ -60,7 +60,7 @@ static inline uint16_t cpu_f16_round(float x)
 typedef struct cpu_half {
   void (*widen)(const uint16_t *from, float *to, int64_t count);
   void (*round)(const float *from, uint16_t *to, int64_t count);
-  void (*settle)(float *a, float *b, int64_t count); /* a = the rounded sum of both, as a float; b = -0 */
+  void (*settle)(float *a, float *b, int64_t count); /* a = the rounded sum of a and b, as a float; b = -0 */
 } cpu_half;
 
 /* The conversions of an instruction set. */

@@ -1,5 +1,5 @@
-/* Chooses among the instruction sets of isa.h when an instance is made: the best that this processor has, unless the
- * user names one. */
+/* Chooses among the instruction sets of isa.h when an instance is created: the best one that this processor has, unless
+ * the user names one. */
 #include "isa.h"
 
 #include "cpu.h"
@@ -10,7 +10,7 @@ static const cpu_simd *const tables[] = {CPU_OF_ISAS(&, cpu_simd)};
 
 enum { V2, V3, V4 };
 
-/* Returns the best of the three that this CPU can run, or -1. */
+/* Returns the best of the three sets that this CPU can run, or -1. */
 static int best_isa(void)
 {
   __builtin_cpu_init();
@@ -22,7 +22,7 @@ static int best_isa(void)
   return V4;
 }
 
-/* Returns which of the three oneDNN uses: the CPU's best, or ONEDNN_MAX_CPU_ISA if that is less. */
+/* Returns the set that oneDNN uses: the CPU's best, or the one in ONEDNN_MAX_CPU_ISA if that is smaller. */
 static int library_isa(void)
 {
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
@@ -41,7 +41,7 @@ static cpu_gemm16_block choose_gemm16(void)
   return block;
 }
 
-/* oneDNN accepts a limit only once in a process, before its first use; an earlier instance may have used it. */
+/* oneDNN accepts a limit only once per process, before its first use; an earlier instance may already have used it. */
 brim_status cpu_isa_choose(cpu_backend *b)
 {
   static const dnnl_cpu_isa_t limit[] = {
@@ -70,15 +70,15 @@ brim_status cpu_isa_choose(cpu_backend *b)
 
 enum { NEON, SVE256, SVE512 };
 
-/* The bits of a vector register: 128, or more with SVE. The kernel sets the length for each process, up to the
- * processor's, and its threads inherit it. */
+/* Returns the bits of a vector register: 128, or more with SVE. The operating system sets the SVE length for each
+ * process, up to the processor's maximum; threads inherit it. */
 static int vector_bits(void)
 {
   const int length = getauxval(AT_HWCAP) & HWCAP_SVE ? prctl(PR_SVE_GET_VL) : -1;
   return length < 0 ? 128 : 8 * (length & PR_SVE_VL_LEN_MASK);
 }
 
-/* Code for SVE is compiled for one length, and runs with no other; with the other lengths NEON is used. */
+/* Code for SVE is compiled for one vector length and runs with no other. With other lengths the backend uses NEON. */
 brim_status cpu_isa_choose(cpu_backend *b)
 {
   const int bits = vector_bits(), best = bits == 512 ? SVE512 : bits == 256 ? SVE256 : NEON;
@@ -88,7 +88,7 @@ brim_status cpu_isa_choose(cpu_backend *b)
                      tables[wanted]->name, bits, best == NEON ? "" : "neon and ", tables[best]->name);
   b->isa = wanted >= 0 ? wanted : best;
   b->simd = tables[b->isa];
-  b->block = best == SVE512 ? 16 : 8; /* oneDNN compiles convolutions for SVE of 512 bits alone */
+  b->block = best == SVE512 ? 16 : 8; /* oneDNN compiles convolutions for SVE with 512 bits only */
   return BRIM_OK;
 }
 

@@ -1,5 +1,6 @@
-/* The instruction sets for which the vector code is compiled, three on every machine, from the shortest vectors to the
- * longest. Each fills a table of functions for each family of kernels; the table's name ends with that of the set. */
+/* The instruction sets for which the vector code is compiled: three on every machine, from the shortest vectors to the
+ * longest. For each family of kernels, each set has a table of functions; the table's name ends with the name of the
+ * set. */
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 

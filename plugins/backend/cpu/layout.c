@@ -1,5 +1,5 @@
-/* The order of activations in memory, [N][C/b][H][W][b], and changes of it: reshape, and inputs of one
- * kernel that come in different orders. */
+/* The memory order of activations, [N][C/b][H][W][b], and operations that change it: reshape, and the conversion of
+ * inputs whose orders differ within one kernel. */
 #include "cpu.h"
 
 void cpu_layout_set(brim_tensor *t, int64_t channel_block)
@@ -14,7 +14,7 @@ typedef struct conversion {
   int64_t channels, pixels, from_block, to_block;
 } conversion;
 
-/* One of the two orders is plain: each block of channels is a matrix [pixels][b] to transpose. */
+/* Converts between plain order and blocks of channels: each block is a matrix [pixels][b] to transpose. */
 static void convert_plain(const conversion *v, const float *from, float *to)
 {
   const int64_t b = cpu_max(v->from_block, v->to_block);
@@ -26,7 +26,7 @@ static void convert_plain(const conversion *v, const float *from, float *to)
   }
 }
 
-/* Channels that are neighbours in both orders are copied together. */
+/* Converts between two block sizes. Channels that are neighbours in both orders are copied together. */
 static void convert_blocked(const conversion *v, const float *from, float *to)
 {
   const int64_t f = v->from_block, t = v->to_block;
@@ -78,7 +78,7 @@ const float *cpu_layout_of(cpu_backend *b, const brim_tensor *t, const float *va
   return workspace;
 }
 
-/* Returns the scratch of those inputs before the i-th that have another order. */
+/* Returns the scratch bytes for converting the inputs before the i-th. */
 static uint64_t scratch_before(const brim_node *n, uint32_t i, int64_t channel_block)
 {
   uint64_t bytes = 0;
@@ -129,8 +129,8 @@ void *cpu_same_order_end(const brim_launch *launch)
   return (char *)launch->workspace + scratch_before(n, n->in_count, n->in[0]->channel_block);
 }
 
-/* A result of rank 4 gets the order of convolutions, because it is usually a gradient between a convolution and a
- * flatten. If its channels do not fit, it is plain, which needs no copy. */
+/* A result of rank 4 gets the memory order of convolutions, because it is usually a gradient on its way from a flatten
+ * to a convolution. If the channels do not fit into blocks, the result is plain, which needs no copy. */
 static CPU_PREPARE(reshape_prepare)
 {
   (void)program;
@@ -138,7 +138,7 @@ static CPU_PREPARE(reshape_prepare)
   const cpu_backend *b = self;
   const brim_tensor *x = node->in[0];
   brim_tensor *y = node->out[0];
-  if (brim_shape_equal(&x->shape, &y->shape)) { /* a gradient passed on: shares the memory */
+  if (brim_shape_equal(&x->shape, &y->shape)) { /* only passes a gradient on, so it shares the memory */
     cpu_layout_set(y, x->channel_block);
     return BRIM_OK;
   }

@@ -1,9 +1,10 @@
-/* linear and its gradients: y = x W^T + b, dx = dy W, dW += dy^T x, db += sum of dy, with x [rows,F], W [O,F]; rows are
- * all leading dimensions.
+/* linear and its gradients: y = x W^T + b, dx = dy W, dW += dy^T x, db += sum of dy, with x [rows,F] and W [O,F]. All
+ * leading dimensions of x together are the rows.
  *
- * Each element of a result adds its products in one fixed order: features for y, outputs for dx, and for dW sample
- * after sample onto the present value. So a micro-batch of any size, divided into any tasks, gives the same bits,
- * without a second buffer for a grain. linear+add and linear_grad_input+add begin each sum with the value to add to. */
+ * Each element of a result adds its products in one fixed order: over features for y, over outputs for dx, and for dW
+ * sample after sample onto the present value. So any micro-batch, divided into any tasks, gives the same bits, without
+ * a second buffer for the sums of a grain. In linear+add and linear_grad_input+add each sum begins with the value to
+ * add to. */
 #include "cpu.h"
 #include "half.h"
 
@@ -20,7 +21,7 @@ static CPU_PREPARE(linear_prepare)
   return BRIM_OK;
 }
 
-/* With or without a fused activation. If the activation's input is kept, it is the product's result. */
+/* Runs linear with or without a fused activation. If the activation's input is kept, it is the product's result. */
 static CPU_RUN(linear_run)
 {
   const brim_shape *w = &launch->node->in[1]->shape;
@@ -43,7 +44,7 @@ static CPU_RUN(linear_run)
   return BRIM_OK;
 }
 
-/* Copies in[0], to which a product is then added, unless the result has its memory. */
+/* Copies in[0] to the result, unless they share memory; the product is then added to it. */
 static void copy_first(cpu_backend *b, const brim_launch *launch)
 {
   const brim_tensor *y = launch->node->out[0];
@@ -69,7 +70,7 @@ static CPU_RUN(linear_add_run)
   return multiply(self, launch, &g);
 }
 
-/* dy and weight are the inputs from `first` on; with `adds`, dx begins with in[0]. */
+/* The inputs from `first` on are dy and weight. With `adds`, the sums of dx begin with in[0]. */
 static brim_status find_dx(cpu_backend *b, const brim_launch *launch, uint32_t first, bool adds)
 {
   const brim_shape *w = &launch->node->in[first + 1]->shape;
@@ -97,10 +98,10 @@ static CPU_RUN(linear_grad_input_add_run)
   return find_dx(self, launch, 1, true);
 }
 
-/* A task has some columns, and adds up the rows of each in their order. */
+/* A task has some columns and adds up the rows of each column in their order. */
 typedef struct column_sums {
   const cpu_simd *simd;
-  const cpu_half *half; /* of the values, if they are in bfloat16; NULL: fp32 */
+  const cpu_half *half; /* converts bfloat16 values; NULL if values are fp32 */
   const void *values;
   float *sum;
   int64_t rows, columns;

@@ -1,9 +1,9 @@
-/* linear and its gradients in bfloat16, where the processor multiplies it (gemm16.h): operands are read as they are
- * stored, and a result is rounded once. Elsewhere small.c widens the tensors for linear.c.
+/* linear and its gradients in bfloat16, on processors that multiply it (gemm16.h). Operands are read as they are
+ * stored, and a result is rounded once. On other processors small.c converts the tensors to fp32 for linear.c.
  *
- * A fused activation reads the rounded product, so fusion changes no bit. linear+add and linear_grad_input+add begin
- * each sum with the value to add to, and round the whole. The sums over samples of the weights' gradient begin anew at
- * each grain, so any micro-batch of whole grains gives the same bits. */
+ * A fused activation reads the rounded product, so fusion changes no bit. In linear+add and linear_grad_input+add each
+ * sum begins with the value to add to, and only the total is rounded. For the weights' gradient, the sum over samples
+ * starts anew at each grain, so any micro-batch of whole grains gives the same bits. */
 #include <string.h>
 
 #include "cpu.h"
@@ -13,7 +13,7 @@ static bool is_plain16(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_BF16 && t->channel_block == 1;
 }
 
-/* Whether all inputs are in bfloat16, in plain order. */
+/* Returns whether all inputs are in bfloat16 and in plain order. */
 static bool serves(const cpu_backend *b, const brim_node *n)
 {
   for (uint32_t i = 0; i < n->in_count; i++)
@@ -38,7 +38,7 @@ static CPU_PREPARE(linear16_prepare)
   return BRIM_OK;
 }
 
-/* With or without a fused activation. */
+/* Runs linear with or without a fused activation. */
 static CPU_RUN(linear16_run)
 {
   const brim_node *n = launch->node;
@@ -61,7 +61,7 @@ static CPU_RUN(linear16_run)
   return BRIM_OK;
 }
 
-/* Copies in[0], to which a product is then added, unless the result has its memory. */
+/* Copies in[0] to the result, unless they share memory; the product is then added to it. */
 static void copy_first(const brim_launch *launch)
 {
   if (launch->in[0] != launch->out[0]) memcpy(launch->out[0], launch->in[0], launch->node->out[0]->bytes);
@@ -88,7 +88,7 @@ static CPU_RUN(linear16_add_run)
   return BRIM_OK;
 }
 
-/* dy and weight are the inputs from `first` on; with `adds`, dx begins with in[0]. */
+/* The inputs from `first` on are dy and weight. With `adds`, the sums of dx begin with in[0]. */
 static brim_status find_dx(cpu_backend *b, const brim_launch *launch, uint32_t first, bool adds)
 {
   const brim_shape *w = &launch->node->in[first + 1]->shape;

@@ -1,16 +1,16 @@
-/* Gathering values by index, and adding up their gradients. Values have four bytes, real or i32; those of a table that
- * is stored in 16 bits have two.
+/* Gathers values by index, and adds up their gradients. Values have four bytes (real or i32), or two if a table is
+ * stored in 16 bits.
  *
- *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and after the axis
- *     embedding   y[r,:]   = weight[index[r],:]        with r for all dimensions of the index
+ *     gather      y[o,j,i] = x[o, index[o,j,i], i]     o and i: all dimensions before and after the axis
+ *     embedding   y[r,:]   = weight[index[r],:]        r: all dimensions of the index
  *
- * Additions to one element happen in the order of the indices, on one thread: tasks of gather_grad are ranges of o,
- * those of embedding_grad are columns of the table. */
+ * One thread does all additions to an element, in the order of the indices: a task of gather_grad is a range of o, a
+ * task of embedding_grad some columns of the table. */
 #include "cpu.h"
 
 enum { TASK_VALUES = 16384, COLUMNS_PER_TASK = 64 };
 
-/* Indices come from the dataset, so they are checked. */
+/* The dataset supplies the indices, so the kernel checks them. */
 static brim_status check_index(const brim_node *node, const brim_tensor *index, const int32_t *value, int64_t limit)
 {
   const int64_t count = brim_shape_count(&index->shape);
@@ -104,7 +104,7 @@ typedef struct table {
   const void *from;
   void *to;
   int64_t rows, dim, per_task;
-  size_t size; /* of a value, in bytes */
+  size_t size; /* bytes of a value */
 } table;
 
 static void look_up_some(void *arg, int64_t task, int32_t thread)

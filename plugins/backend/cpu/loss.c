@@ -1,5 +1,5 @@
-/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows are short compared with the network, so
- * exponentials use the C library in double precision.
+/* Softmax cross-entropy, its gradient, and the metrics of classification. Rows take little time compared with the
+ * network, so exponentials use the C library in double precision.
  *
  *     loss[n]      = log(sum over k of exp(logits[n,k])) - logits[n,label[n]]
  *     dlogits[n,k] = (softmax(logits[n])[k] - (k == label[n])) * loss_scale
@@ -9,7 +9,7 @@
  *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                   + s/K * (softmax[k] * (sum of w) - w[k])) * loss_scale
  *
- * and with labels that are shares of the classes, u[k] = w[k] * ((1 - s) * share[k] + s/K):
+ * With class shares instead of labels, u[k] = w[k] * ((1 - s) * share[k] + s/K):
  *     loss       = sum over k of u[k] * nll[k]
  *     dlogits[k] = (softmax[k] * sum of u - u[k]) * loss_scale */
 #include <math.h>
@@ -19,13 +19,13 @@
 typedef struct rows {
   const float *logits;
   const int32_t *label;
-  const float *share; /* instead of labels, [samples, classes] */
+  const float *share; /* class shares instead of labels: [samples, classes] */
   float *out;
   int64_t samples, classes, per_task;
   double scale, smoothing;
   bool ignores;
   int32_t ignore_index;
-  const float *weight; /* NULL if all are 1 */
+  const float *weight; /* NULL if all weights are 1 */
   double weight_sum;
 } rows;
 
@@ -86,7 +86,7 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
   const rows *v = arg;
   for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
     const float *logits = v->logits + n * v->classes;
-    float *out = v->out + n * v->classes; /* may be the memory of logits */
+    float *out = v->out + n * v->classes; /* may share memory with logits */
     if (is_ignored(v, n)) {
       memset(out, 0, (size_t)v->classes * sizeof *out);
       continue;
@@ -101,7 +101,7 @@ static void loss_rows_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Returns the weight of class k in a row whose label is shares. */
+/* Returns the weight of class k in sample n, if labels are class shares. */
 static double share_of(const rows *v, int64_t n, int64_t k)
 {
   const double share = (double)v->share[n * v->classes + k];
@@ -127,7 +127,7 @@ static void share_rows_grad(void *arg, int64_t task, int32_t thread)
   const rows *v = arg;
   for (int64_t n = task * v->per_task; n < cpu_min((task + 1) * v->per_task, v->samples); n++) {
     const float *logits = v->logits + n * v->classes;
-    float *out = v->out + n * v->classes; /* may be the memory of logits */
+    float *out = v->out + n * v->classes; /* may share memory with logits */
     const double whole = log_sum_exp(logits, v->classes);
     double sum = 0;
     for (int64_t k = 0; k < v->classes; k++) sum += share_of(v, n, k);
@@ -136,7 +136,7 @@ static void share_rows_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Labels come from the dataset and are used as indices, so they are checked. */
+/* The dataset supplies the labels, and they are used as indices, so the kernel checks them. */
 brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, int64_t classes,
                                   const brim_loss_attr *attr)
 {
@@ -148,7 +148,7 @@ brim_status cpu_loss_check_labels(const brim_tensor *t, const int32_t *label, in
   return BRIM_OK;
 }
 
-/* `by_share` replaces `fn` if labels are shares. */
+/* Runs `fn`, or `by_share` if labels are class shares. */
 static brim_status run_rows(cpu_backend *b, const brim_launch *launch, cpu_task_fn fn, cpu_task_fn by_share)
 {
   const brim_tensor *logits = launch->node->in[0];
@@ -182,7 +182,7 @@ static CPU_RUN(softmax_cross_entropy_grad_run)
   return run_rows(self, launch, loss_rows_grad, share_rows_grad);
 }
 
-/* Returns whether the label is among the k greatest; of equal values the first counts as greater. */
+/* Returns whether the label is among the k greatest logits. Of equal logits the first counts as greater. */
 static bool is_in_top(const float *logits, int64_t classes, int32_t label, int32_t k)
 {
   const float own = logits[label];

@@ -1,19 +1,19 @@
-/* Softmax cross-entropy of logits x product^T + bias, capped or not, which are computed and used in pieces of at most
- * ROWS_MAX x CLASSES_MAX: scratch is bounded for any batch, sequence and number of classes. The gradient recomputes the
- * logits, and takes their normalisation from the loss. If loss and gradient are one operation, all logits of some rows
- * are kept until their gradients replace them: those of ROWS_MAX rows, or of half of the rows if that is less, which
- * saves memory too.
+/* Softmax cross-entropy of the logits x product^T + bias, which may be capped. Logits are computed and used in pieces
+ * of at most ROWS_MAX x CLASSES_MAX, so scratch is bounded for any batch, sequence length and number of classes. The
+ * gradient recomputes the logits and derives their log-sum-exp from the loss. If loss and gradient are one operation,
+ * it keeps all logits of some rows until their gradients replace them: of ROWS_MAX rows, or of half of the rows if that
+ * is less, which also saves memory.
  *
- * A piece has only rows whose label counts: where some are ignored, its rows of x are copied together, and the rows of
- * dx are moved apart at the end. So the time goes with the labels that count.
+ * A piece has only rows whose label counts. If some labels are ignored, the other rows of x are copied together, and
+ * the rows of dx move to their places at the end. So the time is proportional to the number of labels that count.
  *
- * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
- * (see cpu_gemm), so no bit depends on the pieces, the threads, the micro-batch, or whether logits are computed once or
- * twice.
+ * Each element of a logit, of dx and of dproduct is one chain of sums over features, classes or rows in their order
+ * (see cpu_gemm). So no bit depends on the pieces, the threads or the micro-batch, or on whether logits are computed
+ * once or twice.
  *
- * In bfloat16, where the processor multiplies it, x, product and bias are read as they are stored; logits are fp32, and
- * products with their gradients round these. The sums of dproduct start again at each grain (gemm16.h), and dx is added
- * up in fp32. */
+ * If x, product and bias are in bfloat16 and the processor multiplies it, they are read as they are stored. Logits are
+ * fp32, and products with their gradients round the gradients to bfloat16. The sums of dproduct start again at each
+ * grain (gemm16.h), and dx is added up in fp32. */
 #include <math.h>
 
 #include "half.h"
@@ -27,34 +27,34 @@ typedef struct problem {
   const cpu_loss_simd *simd;
   const brim_loss_attr *attr;
   int64_t rows, features, classes;
-  bool small;                     /* x, product and bias are in bfloat16, as is dx; else in fp32 */
-  const char *x, *product, *bias; /* bias: NULL for none */
+  bool small;                     /* x, product, bias and dx are in bfloat16, else in fp32 */
+  const char *x, *product, *bias; /* bias: NULL if there is none */
   const int32_t *label;
-  float *loss; /* written or read */
+  float *loss; /* an output, or an input of the gradient */
   int32_t *rank;
-  char *dx;                /* written */
-  float *dproduct, *dbias; /* added to, or NULL */
-  bool adds;               /* to dproduct, which is written otherwise */
+  char *dx;                /* always written */
+  float *dproduct, *dbias; /* gradients to add to, or NULL */
+  bool adds;               /* adds to dproduct; otherwise writes it */
   double loss_scale;
-  bool keeps_logits; /* logits are kept until the gradient */
+  bool keeps_logits; /* keeps logits until the gradient */
   /* scratch */
   char *products;
-  float *kept;   /* logits: of the piece, or of all classes of its rows */
-  float *logits; /* of the piece; `stride` from row to row */
+  float *kept;   /* all logits in scratch: those of the piece, or all classes of its rows */
+  float *logits; /* logits of the piece; its rows are `stride` apart */
   int64_t stride;
-  cpu_softmax_row *row; /* of each row of the piece */
-  double *lse;          /* of each row of the piece: log of the sum of exp(logits) */
-  double *column;       /* [features]: sums of the columns of product, if labels are smoothed; */
-  double bias_sum;      /* and of the bias */
-  int64_t row0, class0; /* the piece */
+  cpu_softmax_row *row; /* one for each row of the piece */
+  double *lse;          /* for each row of the piece, log of the sum of exp(logits) */
+  double *column;       /* [features]: sums of the columns of product; used if labels are smoothed */
+  double bias_sum;      /* the sum of the bias; used if labels are smoothed */
+  int64_t row0, class0; /* the start of the piece */
   int64_t row_count, class_count;
-  int64_t row_end;    /* the first row after the piece; ignored rows lie between */
-  int64_t *at;        /* [ROWS_MAX]: the place of each of its rows among all rows */
-  const char *piece;  /* its rows of x */
-  char *gathered;     /* room for them, if some rows may be ignored */
-  float *dx_sum;      /* gradients of its rows: in dx, or in scratch before they are rounded */
-  int64_t grain_rows; /* in bfloat16: rows of a grain */
-  int64_t *end;       /* [ROWS_MAX]: the rows of the piece at which grains end, with the piece's end as the last */
+  int64_t row_end;    /* the first row after the piece; ignored rows may lie between row0 and it */
+  int64_t *at;        /* [ROWS_MAX]: the index of each row of the piece among all rows */
+  const char *piece;  /* the rows of x in the piece */
+  char *gathered;     /* room for copies of these rows, if labels may be ignored */
+  float *dx_sum;      /* the gradients of these rows: in dx, or in scratch until they are rounded */
+  int64_t grain_rows; /* in bfloat16, the rows of a grain */
+  int64_t *end;       /* [ROWS_MAX]: the rows of the piece at which grains end, ending with row_count */
 } problem;
 
 static int64_t value_bytes(bool small)
@@ -62,13 +62,13 @@ static int64_t value_bytes(bool small)
   return small ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* The address of value `at` of x, product, bias or dx. */
+/* Returns the address of value `at` of x, product, bias or dx. */
 static const char *value(const problem *p, const char *values, int64_t at)
 {
   return values + at * value_bytes(p->small);
 }
 
-/* Returns `count` values from `at` on as floats, perhaps in `room`. */
+/* Returns `count` values from `at` on as floats. Converted values are stored in `room`. */
 static const float *floats(const problem *p, const char *values, int64_t at, int64_t count, float *room)
 {
   const void *from = value(p, values, at);
@@ -150,7 +150,7 @@ static CPU_PREPARE(linear_loss_both_prepare)
   return BRIM_OK;
 }
 
-/* `bias`: its input's index, if the node has a bias. */
+/* bias: the index of the input with the bias, if the node has one. */
 static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, bool keeps_logits, problem *p)
 {
   static const cpu_loss_simd *const tables[] = {CPU_OF_ISAS(&, cpu_loss)};
@@ -188,7 +188,7 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
 
 /* ---- pieces ---- */
 
-/* The label's logit, with its products added in the same order as in a piece, so to the same bits. */
+/* Returns the label's logit. It adds the products in the same order as a piece does, so it has the same bits. */
 static float own_logit(const problem *p, int64_t row, int32_t thread)
 {
   const cpu_simd *simd = p->backend->simd;
@@ -209,7 +209,7 @@ static float own_logit(const problem *p, int64_t row, int32_t thread)
   return own;
 }
 
-/* Multiplies: g with the operands a, of floats or as they are stored, and b. */
+/* Runs product g. The operand a has floats (`a_wide`) or values as they are stored. */
 static void multiply(const problem *p, cpu_gemm g, const void *a, bool a_wide, const void *b, const void *bias,
                      const int64_t *ends)
 {
@@ -290,7 +290,8 @@ static void gather_rows(void *arg, int64_t task, int32_t thread)
          (size_t)(p->features * value_bytes(p->small)));
 }
 
-/* Takes the next rows that count, from `first` on, and ignored rows up to the next one that counts. */
+/* Takes rows whose labels count, starting at `first`, and the ignored rows between them and up to the next row that
+ * counts. */
 static void take_rows(problem *p, int64_t first)
 {
   const int64_t most = rows_at_once(p->rows, p->keeps_logits);
@@ -307,7 +308,8 @@ static void take_rows(problem *p, int64_t first)
     p->at[p->row_count++] = p->row_end;
   }
   const int64_t cut = (p->row_count - (end > p->end ? end[-1] : 0)) % CPU_GEMM16_STEP;
-  if (p->small && cut > 0 && p->row_end < p->rows && p->row_end < grain_end) { /* its rest must begin with a step */
+  /* The next piece must begin with a whole step. */
+  if (p->small && cut > 0 && p->row_end < p->rows && p->row_end < grain_end) {
     p->row_count -= cut;
     p->row_end = p->at[p->row_count];
   }
@@ -318,7 +320,8 @@ static void take_rows(problem *p, int64_t first)
   each_row(p, gather_rows);
 }
 
-/* Moves dx's rows, which lie together from row0 on, to their places, from the last, as none comes before its own. */
+/* Moves the rows of dx, which lie together from row0 on, to their places. It starts with the last row, because each row
+ * moves towards the end. */
 static void spread_gradients(const problem *p)
 {
   const int64_t bytes = p->features * value_bytes(p->small);
@@ -355,7 +358,7 @@ static void look_at_rows(void *arg, int64_t task, int32_t thread)
 static void end_rows(const problem *p)
 {
   const double s = p->attr->smoothing;
-  for (int64_t row = p->row0; row < p->row_end; row++) { /* ignored rows keep these */
+  for (int64_t row = p->row0; row < p->row_end; row++) { /* these values are for ignored rows */
     p->loss[row] = 0;
     p->rank[row] = -1;
   }
@@ -368,7 +371,7 @@ static void end_rows(const problem *p)
   }
 }
 
-/* Computes losses and ranks of the present rows. */
+/* Computes the losses and ranks of the piece's rows. */
 static void find_losses(problem *p)
 {
   each_row(p, begin_rows);
@@ -418,7 +421,7 @@ static void sum_parameters(problem *p)
   for (int64_t k = 0; p->bias && k < p->classes; k++) p->bias_sum += (double)*floats(p, p->bias, k, 1, &room);
 }
 
-/* lse from loss = lse - (1 - s) * own - s/K * sum of the row's logits. */
+/* Solves loss = lse - (1 - s) * own - s/K * (sum of the row's logits) for lse. */
 static void find_lse(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -435,7 +438,8 @@ static void find_lse(void *arg, int64_t task, int32_t thread)
     }
 }
 
-/* Replaces logits by their gradients. The label's is computed in double precision: near 1 softmax - 1 loses digits. */
+/* Replaces logits by their gradients. The label's gradient is computed in double precision, because softmax - 1 loses
+ * digits if softmax is near 1. */
 static void turn_rows(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -456,7 +460,7 @@ static void turn_rows(void *arg, int64_t task, int32_t thread)
     }
 }
 
-/* Rows of the piece, in their order. */
+/* Adds the rows of the piece in their order. */
 static void add_to_bias(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -489,7 +493,7 @@ static void add_products(problem *p)
   if (p->dproduct) multiply(p, for_product, p->logits, true, p->piece, NULL, p->end);
 }
 
-/* The outputs from `first` on: dx, and unless they are frozen those of the parameters. */
+/* The outputs from `first` on are dx and, unless they are frozen, the gradients of the parameters. */
 static void begin_gradients(problem *p, const brim_launch *launch, uint32_t first)
 {
   const uint32_t outs = launch->node->out_count;
@@ -501,14 +505,14 @@ static void begin_gradients(problem *p, const brim_launch *launch, uint32_t firs
   if (p->attr->smoothing > 0) sum_parameters(p);
 }
 
-/* If every row is ignored, nothing has been written. */
+/* Zeroes dproduct, because nothing was written to it if every row is ignored. */
 static brim_status end_gradients(const problem *p)
 {
   if (!p->dproduct || p->adds) return BRIM_OK;
   return cpu_device_zero(p->backend, p->dproduct, (uint64_t)(p->classes * p->features) * sizeof(float));
 }
 
-/* Adds the gradients of the present rows, whose losses are known. */
+/* Adds the gradients of the piece's rows, whose losses are known. */
 static void add_gradients(problem *p)
 {
   char *dx = p->dx + p->row0 * p->features * value_bytes(p->small);

@@ -1,6 +1,6 @@
-/* Losses that compare element by element, the mean over a sample: mse, mae, huber, bce. A task computes one sample; the
- * vector code is in simd_loss.c. And the metrics of regression: a few numbers for each sample, in double precision and
- * in the order of the samples. */
+/* Losses that compare element by element and average over a sample: mse, mae, huber, bce. A task computes one sample;
+ * the vector code is in simd_loss.c. The file also has the metrics of regression, a few numbers for each sample, added
+ * up in double precision in the order of the samples. */
 #include <math.h>
 
 #include "loss.h"
@@ -10,8 +10,8 @@ typedef struct samples {
   const cpu_loss_simd *simd;
   enum cpu_mean_loss kind;
   const float *y, *t;
-  const int32_t *label; /* instead of t */
-  float *out;           /* the losses, or dy */
+  const int32_t *label; /* class labels instead of t */
+  float *out;           /* the losses, or the gradient of y */
   int64_t count, each, per_task;
   float delta, scale;
 } samples;
@@ -85,7 +85,7 @@ LOSS(mae, CPU_MEAN_MAE);
 LOSS(huber, CPU_MEAN_HUBER);
 LOSS(bce, CPU_MEAN_BCE);
 
-#define PERCENT_LEAST 1e-7 /* minimum |t| that an error is divided by */
+#define PERCENT_LEAST 1e-7 /* errors are divided by at least this |t| */
 
 /* Adds the errors of one sample. */
 static void add_errors(double *metrics, const float *y, const float *t, int64_t count, bool all)

@@ -1,5 +1,6 @@
-/* The operations around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss times
- * the weight of its class. The gradient that enters it is loss_scale times the same weight. */
+/* Operations around the graph of a loss plugin: one_hot makes its target, 1 at the label and 0 elsewhere; another
+ * multiplies each sample's loss by the weight of its class. The gradient that enters the graph is loss_scale times the
+ * same weight. */
 #include "loss.h"
 
 typedef struct labels {
@@ -18,7 +19,7 @@ static void one_hot_rows(void *arg, int64_t task, int32_t thread)
     if (v->label[i] >= 0 && v->label[i] < v->classes) v->y[i * v->classes + v->label[i]] = 1;
 }
 
-/* An ignored label may be a class: its row is 0 too. */
+/* An ignored label may also be a valid class; its row is 0 in any case. */
 static CPU_RUN(one_hot_run)
 {
   cpu_backend *b = self;

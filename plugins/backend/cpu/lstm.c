@@ -1,15 +1,15 @@
-/* LSTM: first the product of the input for all steps; then a task runs some samples through all steps, each with the
- * product of the previous state. The state itself is in y and cell.
+/* LSTM. First the product with the input is computed for all steps. Then a task runs some samples through all steps,
+ * each with the product with the previous state. The states themselves are in y and cell.
  *
  * An element of a product is one chain of sums, independent of other elements (see cpu_gemm), so the number of samples
- * in a task changes no bit. Gradients of weights accumulate products row after row, in the order of the samples, so a
+ * in a task changes no bit. Gradients of weights add up products row after row, in the order of the samples, so a
  * micro-batch of any size gives the same bits. */
 #include "cpu.h"
 #include "simd_lstm.h"
 
 enum {
-  SAMPLES_MAX = 32,      /* of a task */
-  COLUMNS_PER_TASK = 256 /* of a bias's gradient */
+  SAMPLES_MAX = 32,      /* maximum samples of a task */
+  COLUMNS_PER_TASK = 256 /* columns of a bias's gradient */
 };
 
 typedef struct sequences {
@@ -20,7 +20,7 @@ typedef struct sequences {
   const float *weight_hh, *bias_hh, *dy;
   float *y, *gates, *cell, *dgates;
   float *dh, *dcell; /* [samples, hidden] */
-  char *scratch;     /* of the products */
+  char *scratch;     /* scratch for products */
 } sequences;
 
 static const cpu_lstm_simd *simd_of(const cpu_backend *b)
@@ -29,7 +29,7 @@ static const cpu_lstm_simd *simd_of(const cpu_backend *b)
   return tables[b->isa];
 }
 
-/* Returns the samples of a task, so that every thread has a task. */
+/* Returns the number of samples per task such that, if possible, every thread has a task. */
 static int64_t samples_per_task(const cpu_backend *b, int64_t samples)
 {
   return cpu_max(1, cpu_min(SAMPLES_MAX, cpu_divide_up(samples, b->threads)));
@@ -162,7 +162,7 @@ static void back_samples(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Returns the bytes of dh, and of dcell, of one step for all samples. */
+/* Returns the bytes of dh (or of dcell) at one step for all samples. */
 static uint64_t state_bytes(const brim_tensor *y)
 {
   return cpu_aligned((uint64_t)(y->shape.dim[0] * y->shape.dim[2]) * sizeof(float));
@@ -186,7 +186,7 @@ static CPU_RUN(lstm_grad_run)
   q.gates = launch->in[1];
   q.cell = launch->in[2];
   q.weight_hh = launch->in[3];
-  q.dgates = launch->out[0]; /* may be the memory of gates */
+  q.dgates = launch->out[0]; /* may share memory with gates */
   q.scratch = launch->workspace;
   q.dh = (float *)(void *)states;
   q.dcell = (float *)(void *)(states + state_bytes(dy));
@@ -198,7 +198,7 @@ CPU_KERNEL(lstm_grad) = {.op = "lstm_grad", .prepare = lstm_grad_prepare, .run =
 
 /* ---- gradients of the weights ---- */
 
-/* Returns the samples whose previous states are joined for one product: some hundred rows. */
+/* Returns for how many samples one product reads the previous states: together up to 256 rows. */
 static int64_t samples_per_product(int64_t samples, int64_t steps)
 {
   return cpu_max(1, cpu_min(samples, 256 / steps));
@@ -215,7 +215,7 @@ static CPU_PREPARE(lstm_grad_weight_prepare)
   return BRIM_OK;
 }
 
-/* Writes the state before each step of a sample: y shifted by one step, with 0 for the first step. */
+/* Writes the state before each step of a sample: y shifted by one step, with 0 before the first step. */
 static void shift_sample(const sequences *q, int64_t n, float *to)
 {
   const int64_t H = q->hidden, first = q->reverse ? q->steps - 1 : 0;
@@ -224,7 +224,7 @@ static void shift_sample(const sequences *q, int64_t n, float *to)
   memcpy(to + (q->reverse ? 0 : H), q->y + (n * q->steps + (q->reverse ? 1 : 0)) * H, all_but_one);
 }
 
-/* dweight [4H, columns] += dgates^T from, over `rows` rows; or = unless it adds. */
+/* dweight [4H, columns] += dgates^T from, over `rows` rows. Without `adds` it overwrites dweight. */
 static void add_products(const sequences *q, int64_t rows, const float *dgates, const float *from, int64_t columns,
                          bool adds, float *dweight)
 {
@@ -242,7 +242,7 @@ static void add_products(const sequences *q, int64_t rows, const float *dgates, 
   cpu_multiply(q->backend, &(cpu_products){.gemm = g, .count = 1}, q->scratch);
 }
 
-/* Both biases get the same sums: some of their columns, row after row. */
+/* The gradients of the two biases, which get the same sums. A task has some columns and adds them row after row. */
 typedef struct bias_sums {
   const sequences *sequences;
   float *bias[2];

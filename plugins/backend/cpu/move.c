@@ -1,16 +1,17 @@
-/* Moves of values: concat, slice, pad. Elements have four bytes, real or i32, and are copied in runs.
+/* The operations that move values: concat, slice, pad. Values have four bytes (real or i32) and are copied in runs.
  *
- * In memory, a tensor of rank 4 in blocks of channels is a plain tensor [N, C/b, H, W] whose elements have b values;
- * one with channels last is [N, H, W, C]. So concat, slice and pad keep these orders with this view of them. If a block
- * would be split, inputs are first converted to plain order, and the result is plain. */
+ * A tensor of rank 4 in blocks of channels is treated as a plain tensor [N, C/b, H, W] whose elements have b values,
+ * and one with channels last as [N, H, W, C]. So concat, slice and pad keep these memory orders. If a block would be
+ * split, the kernel first converts the inputs to plain order, and the result is plain. */
 #include "cpu.h"
 
-enum { TASK_FLOATS = 16384 }; /* moved in a task, approximately: 64 KiB */
+enum { TASK_FLOATS = 16384 }; /* floats moved per task, approximately: 64 KiB */
 
-/* The memory order of a node: a channel block (1: plain), or this. */
+/* The memory order of a node is a channel block (1: plain) or this value. */
 #define CHANNELS_LAST ((int64_t)-1)
 
-/* Returns the order of x if the results can have it too; `whole`: no block is split. */
+/* Returns the order of x if the results can have the same order, else 1 (plain). `whole`: no block of channels is
+ * split. */
 static int64_t order_of(const brim_tensor *x, bool whole)
 {
   if (x->channel_block == 1) return 1;
@@ -23,9 +24,9 @@ static int64_t block_in(const brim_tensor *t, int64_t order)
   return order == CHANNELS_LAST ? t->shape.dim[1] : order;
 }
 
-/* Dimensions in memory; an element has `unit` values. */
+/* The dimensions of a tensor in memory order. An element has `unit` values. */
 typedef struct view {
-  int32_t rank, place[BRIM_DIMS_MAX]; /* of each logical dimension */
+  int32_t rank, place[BRIM_DIMS_MAX]; /* place: the position of each logical dimension */
   int64_t dim[BRIM_DIMS_MAX], unit;
 } view;
 
@@ -54,7 +55,7 @@ static int64_t inner_of(const view *v, int32_t axis)
   return count;
 }
 
-/* `count` runs of `run` values, a stride apart. */
+/* `count` runs of `run` values each. Runs begin `from_stride` values apart in `from`, and `to_stride` in `to`. */
 typedef struct runs {
   const float *from;
   float *to;
@@ -85,7 +86,7 @@ static int64_t concat_order(const brim_node *node)
   return order_of(node->in[0], whole);
 }
 
-/* For all three: sets the result's order, and requests scratch for converting inputs to it. */
+/* Sets the result's order, and requests scratch for converting inputs to it. */
 static void prepare_order(const brim_node *node, int64_t order, brim_kernel_need *need)
 {
   cpu_layout_set(node->out[0], block_in(node->out[0], order));
@@ -131,7 +132,7 @@ CPU_KERNEL(concat) = {.op = "concat", .prepare = concat_prepare, .run = concat_r
 
 /* ---- slice ---- */
 
-/* For slice and pad: `cut` is the channel of x or y at which the other begins. */
+/* Returns the order for slice or pad. `cut`: the channel at which the smaller of x and y begins in the other. */
 static int64_t cut_order(const brim_node *node, int64_t cut)
 {
   const brim_tensor *x = node->in[0];
@@ -174,16 +175,16 @@ CPU_KERNEL(slice) = {.op = "slice", .prepare = slice_prepare, .run = slice_run};
 
 /* ---- pad ---- */
 
-/* y is a list of rows, each with the dimensions from the last padded one on. A row is either padding, values of x,
- * padding; or only padding. */
+/* y is a list of rows. A row spans all dimensions from the last padded one on. It consists of padding, values of x and
+ * padding, or of padding alone. */
 typedef struct padding {
   view x, y;
-  int64_t before[BRIM_DIMS_MAX]; /* in elements of the views */
+  int64_t before[BRIM_DIMS_MAX]; /* elements of padding before x */
   int32_t last;
-  int64_t rows, per_task, row, run, lead; /* run: values of x in a row, after `lead` others */
+  int64_t rows, per_task, row, run, lead; /* a row has `lead` values of padding, then `run` values of x */
   const float *from;
   float *to;
-  int32_t value; /* its bits */
+  int32_t value; /* the bits of the value */
 } padding;
 
 static void fill(float *to, int32_t value, int64_t count)
@@ -191,7 +192,7 @@ static void fill(float *to, int32_t value, int64_t count)
   for (int64_t i = 0; i < count; i++) memcpy(to + i, &value, sizeof value);
 }
 
-/* The row of x that lies in this row of y, or -1. */
+/* Returns the row of x in this row of y, or -1 if the row is padding alone. */
 static int64_t inner_row(const padding *p, int64_t row)
 {
   int64_t at = 0, step = 1;

@@ -1,10 +1,10 @@
-/* Products of matrices on all threads, for several operations; and matmul.
+/* Products of matrices on all threads, for several operations, and matmul.
  *
- * A product is divided into blocks of C. An element of C is one chain of sums wherever its block begins and ends, so
- * the division may depend on the number of threads. */
+ * A product is divided into blocks of C. An element of C is the same chain of sums in any division, so the division may
+ * depend on the number of threads. */
 #include "cpu.h"
 
-/* Applies the fused function to a block of C right after its computation, while it is in the cache. */
+/* Applies the fused function to a block of C right after the block is computed, while it is in the cache. */
 static void apply_epilogue(const cpu_products *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
   const int64_t step = p->gemm.ldc;
@@ -14,7 +14,7 @@ static void apply_epilogue(const cpu_products *p, int64_t m0, int64_t m1, int64_
 typedef struct product {
   cpu_backend *backend;
   cpu_products products;
-  int64_t rows_per_task, columns_per_task, row_tasks, tasks; /* tasks: of one product */
+  int64_t rows_per_task, columns_per_task, row_tasks, tasks; /* tasks: blocks of one product */
   char *workspace;
 } product;
 
@@ -40,13 +40,13 @@ uint64_t cpu_multiply_bytes(const cpu_backend *b)
 }
 
 enum {
-  PANELS_MAX = 24,   /* of a block */
-  PACKED_ROW = 32,   /* packing an element of A takes as long as multiplying it with so many columns */
-  PACKED_COLUMN = 12 /* packing an element of B takes as long as multiplying it with so many rows */
+  PANELS_MAX = 24,   /* maximum width of a block, in panels */
+  PACKED_ROW = 32,   /* packing an element of A takes as long as multiplying it with 32 columns */
+  PACKED_COLUMN = 12 /* packing an element of B takes as long as multiplying it with 12 rows */
 };
 
-/* Returns the columns of a block for which the product takes the least time, by estimate. Blocks with many columns
- * pack A less often; many blocks divide the work more evenly, and a thread waits for at most one block of another. */
+/* Returns the columns of a block for which the product should take the least time. Wide blocks pack A less often. Many
+ * blocks divide the work more evenly: at the end, threads wait for at most one block. */
 static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, int64_t threads, int64_t panel)
 {
   const int64_t panels = cpu_divide_up(g->n, panel);
@@ -54,7 +54,8 @@ static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, 
   for (int64_t columns = panel; columns <= panel * cpu_min(PANELS_MAX, panels); columns += panel) {
     const int64_t tasks = row_tasks * cpu_divide_up(g->n, columns);
     const int64_t block = rows * columns + PACKED_ROW * rows + PACKED_COLUMN * columns;
-    const int64_t time = (4 * cpu_divide_up(tasks, threads) + 1) * block; /* in quarters: a block ends late by one */
+    /* In quarters of a block's time. The 1 stands for the wait for the last blocks. */
+    const int64_t time = (4 * cpu_divide_up(tasks, threads) + 1) * block;
     if (time > least) continue;
     least = time;
     best = columns;
@@ -62,14 +63,14 @@ static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, 
   return best;
 }
 
-/* Blocks have at most as many rows as are packed at once, nearly the same number in each. */
+/* Divides C into blocks of nearly the same number of rows, each of at most as many rows as gemm() packs at once. */
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 {
   const cpu_gemm *g = &products->gemm;
   if (g->m == 0 || g->n == 0 || products->count == 0) return;
   product p = {.backend = b, .products = *products, .workspace = workspace};
   const int64_t panels = cpu_divide_up(g->n, b->simd->gemm_columns), tiles = cpu_divide_up(g->m, b->simd->gemm_rows);
-  const int64_t threads = cpu_divide_up(b->threads, products->count); /* for each product */
+  const int64_t threads = cpu_divide_up(b->threads, products->count); /* threads for each product */
   p.row_tasks = cpu_max(cpu_divide_up(g->m, b->simd->gemm_rows_max), cpu_divide_up(threads, panels));
   p.rows_per_task = cpu_divide_up(tiles, p.row_tasks) * b->simd->gemm_rows;
   p.row_tasks = cpu_divide_up(g->m, p.rows_per_task);

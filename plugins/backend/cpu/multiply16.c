@@ -1,4 +1,5 @@
-/* Products in bfloat16 on all threads. Blocks as in multiply.c: an element is one chain of sums in any of them. */
+/* Products in bfloat16 on all threads. C is divided as in multiply.c: an element is the same chain of sums in any
+ * division. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ uint64_t cpu_multiply16_bytes(const cpu_backend *b)
   return (uint64_t)b->threads * THREAD_BYTES;
 }
 
-/* Sets a row of a block to its first values. */
+/* Sets a row of a block to the values that the sums begin with. */
 static void begin_row(const cpu_products16 *p, const cpu_half *half, int64_t m, int64_t n, int64_t count, float *c)
 {
   if (p->adds && p->sum)

@@ -1,17 +1,17 @@
-/* Layer norm and RMS norm over the last dimension, and their gradients; fused with a sum before or relu after them, row
- * by row while a row is in the cache.
+/* Layer norm and RMS norm over the last dimension, and their gradients. Some are fused with a sum before them or relu
+ * after them, which are computed for each row while it is in the cache.
  *
- * A sample's rows are divided into pieces of a fixed number of rows. The gradient of weight and bias is summed within a
- * piece first, in scratch, and pieces are added up in their order, so it depends neither on the threads nor on the
- * micro-batch. Scratch holds a fixed number of pieces, which are computed at a time. */
+ * A sample's rows are divided into pieces of a fixed number of rows. The gradients of weight and bias are first summed
+ * within each piece, in scratch, and the sums of the pieces are then added in order. So the gradients depend neither on
+ * the threads nor on the micro-batch. Scratch has room for a fixed number of pieces, which are computed together. */
 #include "cpu.h"
 #include "simd_norm.h"
 
 enum {
   PIECE_ROWS = 64,
-  PIECES = 64,           /* at a time */
-  TASK_ELEMENTS = 16384, /* minimum in the forward pass */
-  STRIP = 512            /* columns of a task that adds up pieces */
+  PIECES = 64,           /* pieces computed together */
+  TASK_ELEMENTS = 16384, /* minimum per task in the forward pass */
+  STRIP = 512            /* columns of a task that adds up the sums of pieces */
 };
 
 static const cpu_norm_simd *simd_of(const cpu_backend *b)
@@ -29,12 +29,12 @@ typedef struct rows {
   float *mean, *rstd;
   const float *given_mean, *given_rstd;
   int64_t count, per_task;
-  const float *a, *b; /* x is computed as their sum; NULL if x is given. Backward: dx is added to a */
+  const float *a, *b; /* the operands if x is computed as a sum, else NULL; backward: dx is added to a */
   float *sum;
   bool relu;
   /* backward */
-  int64_t sample_rows, sample_pieces, pieces, first; /* first: of the present pieces */
-  float *sums;                                       /* of each piece: dweight [F], dbias [F], a row [F] */
+  int64_t sample_rows, sample_pieces, pieces, first; /* first: the first of the pieces computed together */
+  float *sums;                                       /* for each piece: dweight [F], dbias [F], a row [F] */
   float *dweight, *dbias;
 } rows;
 
@@ -84,7 +84,7 @@ static void add_strip(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* input: the index of x, which is normalised; the weight is the next. */
+/* input: the index of x, the tensor that is normalised; the weight is the next input. */
 static rows rows_from(cpu_backend *b, const brim_launch *launch, bool centred, uint32_t input)
 {
   const brim_tensor *x = launch->node->in[input];
@@ -107,7 +107,7 @@ static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
   return rows_from(b, launch, centred, 0);
 }
 
-/* `adds`: to in[0]. */
+/* `adds`: adds dx to in[0]. */
 static brim_status run_grad(cpu_backend *b, const brim_launch *launch, bool centred, bool adds)
 {
   void *const *in = launch->in + adds;
@@ -156,8 +156,8 @@ static CPU_RUN(rms_norm_run)
   return BRIM_OK;
 }
 
-/* Computes a + b and its norm. The sum and the norm may share memory with a and b: a row of both is read before either
- * is written. */
+/* Computes a + b and its norm. The sum and the norm may share memory with a and b, because a row of both is read before
+ * either result is written. */
 static brim_status run_sum(cpu_backend *b, const brim_launch *launch, bool centred)
 {
   rows v = rows_of(b, launch, centred);

@@ -1,24 +1,25 @@
-/* Batch norm, group norm and their gradients, on [N,C,...] in any memory order; with a fused addition and relu, applied
- * while a piece is in the cache. So is the gradient of relu, before the sums: its result goes to the memory of dx, or
- * of the gradient of the other operand, and is used from there.
+/* Batch norm, group norm and their gradients, on [N,C,...] in any memory order. A fused addition and relu are applied
+ * while a piece is in the cache. The gradient of a fused relu is also computed there, before the sums: its result goes
+ * to the memory of dx, or of the gradient of the other operand, and is read from there.
  *
- * Statistics belong to a set (a group of samples and a channel, or a sample and a group of channels). First, each
- * sample and channel is summed in double precision; then the sums of a set are combined in the order of the samples and
- * channels; then every element is scaled by numbers of its set and channel. The variance of a set is that within its
- * parts plus that of the parts' means (Chan, Golub and LeVeque, 1979). So nothing depends on the number of threads, and
- * batch norm depends on the micro-batch only through whole groups.
+ * Statistics belong to a set: a group of samples and one channel (batch norm), or one sample and a group of channels
+ * (group norm). First, each sample and channel is summed in double precision. Then the sums of a set are combined in
+ * the order of the samples and channels. Then every element is scaled by numbers of its set and channel. The variance
+ * of a set is the variance within its parts plus the variance of the parts' means (Chan, Golub and LeVeque, 1979). So
+ * nothing depends on the number of threads, and batch norm depends on the micro-batch only through whole groups.
  *
- * Memory is divided into units of planes: a plane holds `block` adjacent channels for each pixel. A unit is a sample;
- * but if a sample is a single pixel, batch norm's unit is a group of samples, whose rows are then the pixels. */
+ * Memory is divided into units of planes: a plane holds `block` adjacent channels for each pixel. A unit is usually a
+ * sample. If a sample is a single pixel, batch norm's unit is a group of samples, and the rows of these samples are the
+ * pixels. */
 #include <math.h>
 
 #include "cpu.h"
 #include "simd_norm.h"
 
-enum { TASK_ELEMENTS = 16384 }; /* minimum of a task */
+enum { TASK_ELEMENTS = 16384 }; /* minimum elements of a task */
 
 typedef struct sums {
-  double first, second; /* mean, and sum of squared deviations; or sums of dy and dy * (x - mean) */
+  double first, second; /* mean and sum of squared deviations, or sums of dy and of dy * (x - mean) */
 } sums;
 
 typedef struct work {
@@ -27,27 +28,27 @@ typedef struct work {
   bool relu;
   cpu_pool *pool;
   int64_t N, C, P, block;
-  int64_t unit, units;     /* samples of a unit (the last one also has the rest); their number */
+  int64_t unit, units;     /* samples of a unit (the last one also has the rest); number of units */
   int64_t strips, lanes;   /* pieces of a plane; channels of a piece */
-  int64_t per_task, tasks; /* pieces */
-  int64_t group, groups;   /* batch norm: samples of a set, sets of a channel */
-  int64_t channels;        /* group norm: of a set; 0 for batch norm */
+  int64_t per_task, tasks; /* numbers of pieces */
+  int64_t group, groups;   /* batch norm: samples of a set, and sets per channel */
+  int64_t channels;        /* group norm: channels of a set; 0 for batch norm */
   double eps;
   const float *x, *dy, *weight, *bias;
-  const float *a;                       /* is added to the result before relu; or NULL */
-  float *y;                             /* or dx */
-  const float *result;                  /* backward: y, whose sign masks dy */
-  float *masked;                        /* backward: where the masked dy is written, and read as dy; or NULL */
-  float least;                          /* backward, without `result`: the greatest y that is stored as 0 */
-  float *mean, *rstd;                   /* written by the forward pass */
-  const float *given_mean, *given_rstd; /* the same, to read */
+  const float *a;      /* added to the result before relu, or NULL */
+  float *y;            /* or dx */
+  const float *result; /* backward: y, whose sign masks dy */
+  float *masked;       /* backward: the masked dy is written here and used as dy; NULL: dy is not masked */
+  float least;         /* backward without `result`: the greatest y that is stored as 0 */
+  float *mean, *rstd;  /* statistics that the forward pass writes */
+  const float *given_mean, *given_rstd; /* statistics that the backward pass reads */
   const float *running_mean, *running_var;
   float *first_sum, *second_sum; /* mean_sum and var_sum, or dweight and dbias */
   sums *of_unit;                 /* [units][C] */
-  float *shift, *slope;          /* by set, backward; see cpu_norm_lanes */
+  float *shift, *slope;          /* backward, one for each set; see cpu_norm_lanes */
 } work;
 
-/* A piece of a plane: its place and size. */
+/* A piece of a plane, with its place and its size. */
 typedef struct piece {
   int64_t unit, channel, at;
   cpu_norm_plane plane;
@@ -67,14 +68,14 @@ static piece piece_of(const work *w, int64_t i)
   return p;
 }
 
-/* The set of a unit's channel. */
+/* Returns the set that a channel of a unit belongs to. */
 static int64_t set_of(const work *w, int64_t unit, int64_t channel)
 {
   if (w->channels > 0) return unit * (w->C / w->channels) + channel / w->channels;
   return (w->unit > 1 ? unit : cpu_min(unit / w->group, w->groups - 1)) * w->C + channel;
 }
 
-/* The units of batch norm's group g: [*from, *to). Returns the values in a set. */
+/* Sets [*from, *to) to the units of batch norm's group g. Returns the number of values in a set. */
 static double group_units(const work *w, int64_t g, int64_t *from, int64_t *to)
 {
   const int64_t each = w->unit > 1 ? 1 : w->group, first = g * w->group;
@@ -98,7 +99,7 @@ static void find_moments(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Mean and variance of a set of `count` parts of equal size, `stride` apart. */
+/* Returns the variance of a set of `count` parts of equal size, which are `stride` apart, and sets its mean. */
 static double combine(const sums *part, int64_t count, int64_t stride, double values, double *mean)
 {
   double sum = 0, squares = 0;
@@ -146,7 +147,7 @@ static void combine_channels(void *arg, int64_t n, int32_t thread)
   }
 }
 
-/* The coefficients of the result, from the statistics of the sets. */
+/* Derives the coefficients of the result from the statistics of the sets. */
 static void find_scales(const work *w, const piece *p, cpu_norm_lanes *by)
 {
   for (int64_t l = 0; l < p->plane.lanes; l++) {
@@ -158,7 +159,7 @@ static void find_scales(const work *w, const piece *p, cpu_norm_lanes *by)
   }
 }
 
-/* A piece consists of contiguous runs, v->stride apart. */
+/* A piece consists of `number` contiguous runs of `count` values, v->stride apart. */
 typedef struct runs {
   int64_t number, count;
 } runs;
@@ -211,7 +212,7 @@ static void scale_by_running(void *arg, int64_t task, int32_t thread)
 
 /* ---- backward ---- */
 
-/* Writes dy to w->masked, as relu's gradient passes it: 0 where the result is at most 0. */
+/* Writes dy to w->masked, with 0 where the result is at most 0, as relu's gradient does. */
 static void mask_piece(const work *w, const piece *p)
 {
   const runs r = runs_of(&p->plane);
@@ -267,7 +268,7 @@ static void combine_groups_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Group norm: computes the numbers of a sample's sets that dx needs; other tasks add up the parameters' gradients of a
+/* Group norm: computes the numbers of a sample's sets that dx needs. Other tasks add up the parameters' gradients for a
  * strip of channels. */
 static void combine_channels_grad(void *arg, int64_t n, int32_t thread)
 {
@@ -322,7 +323,7 @@ static void scale_grad(void *arg, int64_t task, int32_t thread)
 
 /* ---- kernels ---- */
 
-/* Derives sizes from x and the attributes. `unit`: samples of a unit if a sample is one pixel. */
+/* Derives sizes from x and the attributes. `unit`: the samples of a unit if a sample is one pixel. */
 static work work_of(const brim_node *node, int64_t unit)
 {
   const brim_tensor *x = node->in[0];
@@ -375,7 +376,7 @@ static CPU_PREPARE(norm_prepare)
   return BRIM_OK;
 }
 
-/* Scratch for the operand of the sum in x's order, which is needed after the kernel's other scratch. */
+/* Requests scratch for converting the operand of the sum to the order of x. It follows the kernel's other scratch. */
 static void prepare_sum(const brim_node *node, brim_kernel_need *need)
 {
   const uint64_t bytes = cpu_layout_bytes(node->in[node->in_count - 1], node->in[0]->channel_block);
@@ -396,7 +397,7 @@ static CPU_PREPARE(inference_add_prepare)
   return BRIM_OK;
 }
 
-/* The operations after a norm. */
+/* The operations that follow a norm. */
 typedef enum ending { END_NONE, END_RELU, END_ADD, END_ADD_RELU } ending;
 
 static void fill_ending(work *w, cpu_backend *b, const brim_launch *launch, ending end)
@@ -441,12 +442,13 @@ static brim_status run_inference(cpu_backend *b, const brim_launch *launch, endi
   return BRIM_OK;
 }
 
-/* The positions of a gradient's tensors; bias and y are 0 for an operation that lacks them. */
+/* The indices of a gradient's tensors in the node's inputs and outputs. bias and y are 0 if the operation lacks
+ * them. */
 typedef struct gradient {
   uint32_t bias, mean, rstd, y, dy, dx, dweight, dbias;
 } gradient;
 
-/* dx takes the order of x, and dy and y are converted to it. */
+/* dx gets the order of x; dy and y are converted to it. */
 static brim_status prepare_gradient(const brim_node *node, const gradient *g, brim_kernel_need *need)
 {
   const int64_t block = node->in[0]->channel_block;
@@ -457,7 +459,7 @@ static brim_status prepare_gradient(const brim_node *node, const gradient *g, br
   return BRIM_OK;
 }
 
-/* Takes scratch, in the order of prepare_gradient. */
+/* Divides the scratch in the order of prepare_gradient. */
 static void fill_gradient(work *w, cpu_backend *b, const brim_launch *launch, const gradient *g)
 {
   const brim_node *node = launch->node;

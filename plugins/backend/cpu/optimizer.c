@@ -5,19 +5,18 @@
  *     m = beta1 * m + (1 - beta1) * g
  *     v = beta2 * v + (1 - beta2) * g^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
- * Adam the same without the first line, and with g + weight_decay * p in place of g.
- * Yogi as Adam but for
+ * Adam: the same without the first line, and with g + weight_decay * p in place of g. Yogi: as Adam, but
  *     v = v - (1 - beta2) * sign(v - g^2) * g^2
  * Adagrad:
  *     d = g + weight_decay * p
  *     sum = sum + d^2
  *     p = p - lr * d / (sqrt(sum) + eps)
- * SGD with momentum, plain or Nesterov's:
+ * SGD with momentum, plain or Nesterov:
  *     d = g + weight_decay * p
  *     velocity = momentum * velocity + d
  *     p = p - lr * velocity   or   p - lr * (d + momentum * velocity)
- * g is the gradient times a factor, if there is one (brim/ops.h: gradient_scale). The norm that it comes from is summed
- * in double precision, in an order that depends on the shapes alone. */
+ * g is the gradient, multiplied by the factor of gradient_scale if the update has one (brim/ops.h). The norm that
+ * determines the factor is summed in double precision, in an order that depends on the shapes alone. */
 #include <math.h>
 #include <string.h>
 
@@ -183,7 +182,7 @@ static CPU_PREPARE(squared_norm_prepare)
   return BRIM_OK;
 }
 
-/* Several sums keep the additions from waiting for each other. */
+/* Uses several sums, so that additions do not wait for each other. */
 static void squares_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -219,7 +218,7 @@ static CPU_RUN(gradient_scale_run)
   double *out = launch->out[0];
   out[0] = launch->node->in_count > 0 ? scale * sqrt(*(const double *)launch->in[0]) : 0;
   const double limit = max_norm / (out[0] + 1e-6);
-  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
+  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN gives a NaN factor */
   return BRIM_OK;
 }
 
@@ -234,7 +233,7 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
 static CPU_PREPARE(zero_prepare)
 {
   (void)self, (void)program, (void)node, (void)state;
-  need->overwrites = 1; /* it writes in any case */
+  need->overwrites = 1; /* the kernel always writes, and never adds */
   return BRIM_OK;
 }
 
@@ -252,7 +251,7 @@ static CPU_PREPARE(accumulate_prepare)
   return cpu_plain_prepare(self, program, node, need, state);
 }
 
-/* Takes little of a step's time, so it runs on one thread. */
+/* This takes little of a step's time, so it runs on one thread. */
 static CPU_RUN(accumulate_run)
 {
   const cpu_backend *b = self;

@@ -2,8 +2,8 @@
  * defines them; the vector code is in simd_optimizer.c.
  *
  * Adafactor needs sums over a whole parameter before it changes a value. The matrix is divided into tiles, whose sizes
- * depend on its shape alone. Each tile writes its sums to scratch, and these are added up in order, in double
- * precision: first the sums of rows and columns, and then, once the second moments are known, the length of the
+ * depend on its shape alone. Each tile writes its sums to scratch, and the sums of the tiles are added up in order, in
+ * double precision: first the sums of rows and columns; then, when the second moments are known, the length of the
  * update. */
 #include <math.h>
 #include <pthread.h>
@@ -13,10 +13,10 @@
 #include "simd_optimizer.h"
 
 enum {
-  PIECE = 16384,  /* elements of a task */
-  COLUMNS = 1024, /* of a tile, at most */
-  BANDS = 8,      /* of tiles, at most */
-  ROWS_MIN = 16   /* of a tile, but in the last band */
+  PIECE = 16384,  /* elements per task */
+  COLUMNS = 1024, /* maximum columns of a tile */
+  BANDS = 8,      /* maximum bands of tiles */
+  ROWS_MIN = 16   /* minimum rows of a tile, except in the last band */
 };
 
 static const cpu_optimizer_simd *simd_of(const cpu_backend *b)
@@ -65,7 +65,7 @@ static CPU_RUN(lion_run)
 
 /* ---- adafactor ---- */
 
-/* A matrix and its tiles. A vector is a matrix of one row, without a mean of rows. */
+/* A matrix and its tiles. A vector is a matrix of one row, without means of rows. */
 typedef struct matrix {
   int64_t rows, columns, band; /* band: rows of a tile */
   int64_t stripes, bands;
@@ -89,7 +89,7 @@ typedef struct adafactor {
   cpu_factored_row c;
   const float *g;
   float *p, *row, *column, *m;
-  double *parameter_part, *update_part, *row_part; /* by tile; rows: [stripes][rows] */
+  double *parameter_part, *update_part, *row_part; /* sums, one for each tile; row_part: [stripes][rows] */
   float *column_part;                              /* [bands][columns] */
 } adafactor;
 
@@ -145,7 +145,7 @@ static void sum_tile(void *arg, int64_t task, int32_t thread)
   u->parameter_part[task] = parameter;
 }
 
-/* Returns the numbers for updating a row's elements. */
+/* Returns the numbers that the update of a row's elements needs. */
 static cpu_factored_row row_of(const adafactor *u, int64_t r)
 {
   cpu_factored_row c = u->c;
@@ -185,7 +185,7 @@ static double add_up(const double *part, int64_t count)
   return sum;
 }
 
-/* The means of squares, from the sums of the tiles. */
+/* Computes the means of squares from the sums of the tiles. */
 static void average(adafactor *u, double beta2, double eps)
 {
   const matrix *of = &u->of;
@@ -239,7 +239,8 @@ static CPU_RUN(adafactor_run)
 static cpu_code8 with_sign, without;
 static pthread_once_t codes_once = PTHREAD_ONCE_INIT;
 
-/* Decade i has n = 2^i parts, or 2^(i + 1) without a sign, which begin at a tenth of its end. */
+/* Each decade has n codes at equal distances: n = 2^i in decade i, or 2^(i + 1) without a sign. A decade begins at a
+ * tenth of its end. */
 static void fill_codes(cpu_code8 *to, bool is_signed)
 {
   double magnitude[256], end = 1e-6;

@@ -1,6 +1,7 @@
-/* permute: a list of the result's dimensions with their strides in x's memory. A channel in blocks is two dimensions,
- * so x may have any order; the result is plain. Dimensions adjacent in both are merged; then either the innermost
- * dimension is the same in both, and runs are copied, or two dimensions are exchanged, and planes are transposed. */
+/* permute. The kernel lists the result's dimensions with their strides in x's memory. A channel in blocks counts as two
+ * dimensions, so x may have any order; the result is plain. Dimensions that are adjacent in both tensors are merged. If
+ * the innermost dimension is then the same in both, the kernel copies runs; otherwise it transposes planes of two
+ * dimensions. */
 #include "cpu.h"
 
 enum { DIMS = BRIM_DIMS_MAX + 1, TASK_FLOATS = 16384 };
@@ -10,7 +11,7 @@ typedef struct dims {
   int64_t dim[DIMS], stride[DIMS]; /* stride: in x's memory */
 } dims;
 
-/* Adds a dimension; merges it with the last one if they are neighbours in the same order in x. */
+/* Adds a dimension. Merges it with the last one if the two are also neighbours, in the same order, in x. */
 static void add_dim(dims *s, int64_t dim, int64_t stride)
 {
   if (dim == 1) return;
@@ -49,13 +50,13 @@ static dims dims_of(const brim_node *node)
 
 typedef struct permutation {
   const cpu_simd *simd;
-  dims s;           /* all but those of a plane */
-  int64_t to[DIMS]; /* their strides in y's memory */
-  int64_t rows;     /* of a plane: y's innermost dimension, at `row_stride` in x */
+  dims s;           /* all dimensions except those of a plane */
+  int64_t to[DIMS]; /* the strides of these dimensions in y's memory */
+  int64_t rows;     /* of a plane: y's innermost dimension, whose stride in x is row_stride */
   int64_t row_stride;
-  int64_t columns, column_stride; /* x's innermost dimension, at column_stride in y; 1 if runs are copied */
-  int64_t count, per_task;        /* planes or runs */
-  int64_t parts;                  /* of a plane, by columns */
+  int64_t columns, column_stride; /* of a plane: x's innermost dimension; 1 if runs are copied */
+  int64_t count, per_task;        /* count: planes or runs */
+  int64_t parts;                  /* parts of a plane, each with some of its columns */
   const float *x;
   float *y;
 } permutation;
@@ -120,7 +121,7 @@ static CPU_RUN(permute_run)
   }
 
   const int32_t last = p.s.rank > 1 ? p.s.rank - 1 : 0;
-  int32_t innermost = last; /* of x */
+  int32_t innermost = last; /* the dimension that is innermost in x */
   for (int32_t d = 0; d < last; d++)
     if (p.s.stride[d] == 1) innermost = d;
   p.rows = p.s.dim[last];

@@ -1,9 +1,9 @@
-/* The `cpu` backend: fp32 on this host's CPUs. oneDNN computes convolutions, in memory orders of its choice, which are
- * kept between operations; the rest is this plugin's vector code, compiled for three instruction sets, of which isa.c
- * chooses one when an instance is made.
+/* The `cpu` backend: fp32 on this host's CPUs. oneDNN computes convolutions, in memory orders that it chooses and that
+ * later operations keep. This plugin's vector code computes the rest. It is compiled for three instruction sets, and
+ * isa.c chooses one when an instance is created.
  *
- * Work is divided by shape and grain only, so neither the thread count nor the micro-batch (if it is a multiple of the
- * grain) changes a bit of a result. */
+ * Work is divided by shape and grain only. So neither the number of threads nor the micro-batch (if it is a multiple of
+ * the grain) changes a bit of a result. */
 #include <stdlib.h>
 
 #include "conv.h"
@@ -43,7 +43,7 @@ static void destroy(void *self)
   free(self);
 }
 
-/* Reads OMP_NUM_THREADS like other threaded programs; ignores invalid values. */
+/* Reads OMP_NUM_THREADS, as other threaded programs do; ignores invalid values. */
 static int32_t threads_of_environment(void)
 {
   const char *text = getenv("OMP_NUM_THREADS");
@@ -84,7 +84,7 @@ static brim_status create(const void *filled, void **self)
   return BRIM_OK;
 }
 
-/* An instance that allocates no arena, with its share of the threads. */
+/* A lane: an instance that allocates no arena and has a share of the threads. */
 typedef struct cpu_lane {
   cpu_backend backend; /* first member: the core uses its address as the lane */
   cpu_params params;
@@ -113,7 +113,7 @@ static brim_status make_lane(void *self, int32_t lanes, void **out)
   return BRIM_OK;
 }
 
-/* Clears oneDNN's cache of primitives; those in use have other owners. */
+/* Clears oneDNN's cache of primitives. Primitives in use stay alive, because others also own them. */
 static void trim(void *self)
 {
   int kept = 0;

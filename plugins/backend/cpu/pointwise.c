@@ -1,7 +1,7 @@
-/* relu and its gradient: flat loops over memory, whatever its order, in pieces of a fixed size. */
+/* relu and its gradient: flat loops over memory in any order, in pieces of a fixed size. */
 #include "cpu.h"
 
-enum { PIECE = 32768 }; /* elements of a task: 128 KiB of each tensor */
+enum { PIECE = 32768 }; /* elements per task: 128 KiB of each tensor */
 
 typedef struct flat {
   const cpu_simd *simd;

@@ -1,6 +1,7 @@
-/* `gate` holds the job's number, whether it is closed, and how many workers are inside. A worker enters a new job by
- * adding itself to the gate, unless the job has been closed; workers take tasks from one counter. When no task is left,
- * the caller closes the gate and waits for the workers inside, so a worker that wakes late costs nothing.
+/* The thread pool. `gate` holds the job's number, a bit that says whether the job is closed, and the number of workers
+ * inside it. A worker enters a job by adding itself to the gate, unless the job is closed. Workers take tasks from one
+ * counter. When no task is left, the caller closes the gate and waits for the workers inside, so a worker that wakes
+ * too late costs no time.
  *
  * Workers poll for the next job for some microseconds before they sleep, because the operations of a step follow each
  * other faster than a thread wakes. */
@@ -43,7 +44,7 @@ struct cpu_pool {
   worker *workers;
 };
 
-/* libgomp comes with oneDNN; without it there is nothing to set. */
+/* libgomp comes with oneDNN. Without oneDNN this function does not exist, and no limit is needed. */
 extern void omp_set_num_threads(int threads) __attribute__((weak));
 
 void cpu_pool_single_openmp(void)
@@ -56,7 +57,7 @@ static void relax(void)
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  __asm__ volatile("isb"); /* as long as x86's pause; yield does nothing on most processors */
+  __asm__ volatile("isb"); /* takes as long as x86's pause; yield does nothing on most processors */
 #endif
 }
 
@@ -126,7 +127,7 @@ static void wake_sleepers(cpu_pool *pool)
   pthread_mutex_unlock(&pool->lock);
 }
 
-/* Starts a worker with all signals blocked: the main thread handles them. */
+/* Starts a worker with all signals blocked, because the main thread handles them. */
 static int start_blocked(worker *w)
 {
   sigset_t all, before;
@@ -201,6 +202,6 @@ void cpu_pool_run(cpu_pool *pool, int64_t tasks, cpu_task_fn fn, void *arg)
     if (looks < 4096)
       relax();
     else
-      sched_yield(); /* a working thread may wait for this CPU */
+      sched_yield(); /* gives this CPU to a worker that may still be running a task */
   }
 }

@@ -1,4 +1,4 @@
-/* Pooling and its gradients: a task is some planes, each of one sample and one block of channels. */
+/* Pooling and its gradients. A task has some planes; a plane is one sample and one block of channels. */
 #include "cpu.h"
 #include "simd_pool.h"
 
@@ -11,10 +11,10 @@ typedef struct planes {
   const float *from;
   float *to;
   uint8_t *index;
-  int64_t x_floats, y_floats; /* of a plane */
+  int64_t x_floats, y_floats; /* floats of a plane */
 } planes;
 
-/* Pools plane `i`, or spreads its gradient. */
+/* Pools plane `i`, or distributes its gradient. */
 typedef void (*plane_fn)(const planes *v, int64_t i);
 
 static void max_plane(const planes *v, int64_t i)
@@ -53,7 +53,7 @@ static void run_planes(cpu_backend *b, const planes *v, plane_fn fn)
   cpu_pool_run(b->pool, cpu_divide_up(v->count, v->per_task), run_task, &j);
 }
 
-/* x and y, or their gradients; both in the order `block`. */
+/* Returns the planes of x and y, or of their gradients, which both have the memory order `block`. */
 static planes planes_of(const cpu_backend *b, const brim_node *node, const brim_tensor *x, const brim_tensor *y,
                         int64_t block)
 {
@@ -87,7 +87,7 @@ static CPU_RUN(max_pool2d_run)
   return BRIM_OK;
 }
 
-/* The result has the order of the index, that of the forward pass. */
+/* The result has the memory order of the index, which the forward pass chose. */
 static CPU_PREPARE(max_pool2d_grad_prepare)
 {
   (void)self;

@@ -1,7 +1,8 @@
 /* Sums and means over axes, and sum_to, the gradient of repetition.
  *
- * First each sample is summed over its axes in double precision; then, if samples are summed too, they are added one
- * after the other. So neither the micro-batch nor the threads change a bit of a parameter's gradient. */
+ * Each sample is first summed over its axes in double precision. If the operation also sums over samples, their results
+ * are then added one after another. So neither the micro-batch nor the threads change a bit of a parameter's
+ * gradient. */
 #include "broadcast.h"
 
 enum { COLUMNS = 1024 }; /* elements of a result that one task adds up over the samples */
@@ -9,12 +10,12 @@ enum { COLUMNS = 1024 }; /* elements of a result that one task adds up over the 
 typedef struct reduction {
   const cpu_broadcast *table;
   const cpu_simd *simd;
-  cpu_walk walk;               /* over a sample, and over its sums as the first operand */
-  int64_t samples, size, sums; /* elements of a sample before and after summing */
+  cpu_walk walk;               /* walks over a sample, with its sums as the first operand */
+  int64_t samples, size, sums; /* size, sums: elements of a sample before and after summing */
   double factor;
   const float *x;
   float *partial;   /* [samples, sums] */
-  char *scratch;    /* for each thread, [sums] in double precision */
+  char *scratch;    /* [sums] in double precision, for each thread */
   float *y;         /* [sums] */
   bool accumulates; /* adds to y */
   bool overwrites;  /* treats y as zeros */
@@ -64,7 +65,7 @@ static brim_shape sample_of(const brim_shape *shape)
   return sample;
 }
 
-/* Derives the axes summed within samples of x for y, whose dimensions are aligned to x's at the right. */
+/* Derives the axes that are summed within a sample. The dimensions of y are aligned with those of x at the right. */
 static reduction reduction_of(const brim_shape *x, const brim_shape *y)
 {
   const brim_shape sample = sample_of(x), sums = y->rank == x->rank ? sample_of(y) : *y;
@@ -80,7 +81,7 @@ static bool sums_samples(const brim_shape *x, const brim_shape *y)
   return y->rank < x->rank || x->rank == 0 || y->dim[0] == 1;
 }
 
-/* Returns the scratch for the sums of samples, which are then added up or added to a gradient; 0 if they are the
+/* Returns the scratch for the sums of samples, if they must still be added up or added to a gradient; 0 if they are the
  * result. */
 static uint64_t partial_bytes(const brim_node *node, const reduction *v)
 {
@@ -119,7 +120,8 @@ static CPU_RUN(sum_to_run)
     v.x = v.partial;
   }
   if (v.x == v.y) return BRIM_OK;
-  /* The sums are a matrix [samples, sums] whose rows are added up, or a single row if samples are not summed. */
+  /* Here the sums are a matrix [samples, sums] whose rows are added up. If samples are not summed, it becomes a single
+   * row. */
   if (!across) {
     v.sums *= v.samples;
     v.samples = 1;

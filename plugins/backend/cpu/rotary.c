@@ -1,14 +1,15 @@
-/* Rotary position embedding and its gradient, which turns back. The angles' cosines and sines are computed once for
- * each position, in double precision, and used for every sample and head: a task has some positions of all samples.
- * With places, a table of cosines and sines for the places 0 to T - 1 comes first; a task has some rows.
- * Places beyond the table occur only with a cache of keys; the task computes their angles itself. */
+/* Rotary position embedding and its gradient, which turns in the opposite direction. The cosine and sine of each angle
+ * are computed once for each position, in double precision, and used for all samples and heads: a task has some
+ * positions of all samples. If the node has places, a table of cosines and sines for the places 0 to T - 1 is computed
+ * first, and a task has some rows. Places beyond the table occur only with a cache of keys; the task then computes
+ * their angles itself. */
 #include <math.h>
 
 #include "brim/rotary.h"
 #include "cpu.h"
 #include "simd_attention.h"
 
-enum { POSITIONS = 8 }; /* of a task */
+enum { POSITIONS = 8 }; /* positions per task */
 
 typedef struct rotary {
   const cpu_attention_simd *simd;
@@ -18,8 +19,8 @@ typedef struct rotary {
   const float *x;
   const int32_t *places; /* [N,T], or NULL */
   float *y;
-  double *frequency;      /* of each pair */
-  float *table, *scratch; /* cosines and sines of all pairs: of each place; of a position, for each thread */
+  double *frequency;      /* the frequency of each pair */
+  float *table, *scratch; /* cosines and sines of all pairs: table for each place, scratch for each thread */
 } rotary;
 
 static bool has_places(const brim_node *node)
@@ -30,7 +31,7 @@ static uint64_t frequency_bytes(const brim_node *node)
 {
   return cpu_aligned((uint64_t)node->attr.rotary.dims / 2 * sizeof(double));
 }
-/* A cosine and a sine for each pair, of `count` positions. */
+/* Returns the bytes of a cosine and a sine for each pair, at `count` positions. */
 static uint64_t turn_bytes(const brim_node *node, int64_t count)
 {
   return (uint64_t)count * cpu_aligned((uint64_t)node->attr.rotary.dims * sizeof(float));
@@ -46,7 +47,7 @@ static CPU_PREPARE(rotary_prepare)
   return BRIM_OK;
 }
 
-/* Returns the cosines of a position or thread; its sines follow. */
+/* Returns the cosines of an entry of `of`; the sines follow them. */
 static float *turn_at(const rotary *v, float *of, int64_t index)
 {
   return of + (uint64_t)index * (cpu_aligned((uint64_t)v->attr->dims * sizeof(float)) / sizeof(float));

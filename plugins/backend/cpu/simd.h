@@ -1,7 +1,7 @@
-/* Vectors for the files that are compiled once for each instruction set (isa.h), and the table of functions that each
- * compilation fills. isa.c selects one table when the backend is created.
+/* Vector types for the files that are compiled once for each instruction set (isa.h), and the table of functions that
+ * each compilation fills. isa.c chooses one table when an instance is created.
  *
- * Every function works on a range that its caller chooses; an element's value depends neither on the range nor on its
+ * Every function works on a range that its caller chooses. An element's value depends neither on the range nor on its
  * vector lane. */
 #ifndef CPU_SIMD_H
 #define CPU_SIMD_H
@@ -12,8 +12,8 @@
 #include "brim/random.h"
 #include "isa.h"
 
-/* C[M,N] = (accumulate ? C : bias or 0) + A[M,K] B[K,N], all fp32; each element adds its K products in
- * ascending order, for any M and N. With relu, values not above 0 then become 0. */
+/* C[M,N] = (accumulate ? C : bias or 0) + A[M,K] B[K,N], all in fp32. Each element adds its K products in ascending
+ * order, for any M and N. With relu, values that are not above 0 then become 0. */
 typedef struct cpu_gemm {
   int64_t m, n, k;
   const float *a;
@@ -28,40 +28,40 @@ typedef struct cpu_gemm {
   bool accumulate, relu;
 } cpu_gemm;
 
-/* AdamW has a decay, Adam and Yogi an L2 penalty. */
+/* AdamW uses `decay`; Adam and Yogi use `l2`. */
 typedef struct cpu_adam {
   float decay;                /* 1 - lr * weight_decay, or 1 */
   float l2;                   /* weight_decay, or 0 */
-  float beta1, beta2;         /* and their complements, rounded once */
+  float beta1, beta2;         /* beta and 1 - beta are each rounded once */
   float one_beta1, one_beta2; /* 1 - beta */
   float step_size;            /* lr / bias_correction1 */
   float root;                 /* sqrt(bias_correction2) */
   float eps;
-  float factor;  /* of the gradient */
-  bool is_yogi;  /* its second moment, to which `initial` is added first */
+  float factor;  /* multiplies the gradient */
+  bool is_yogi;  /* uses Yogi's second moment, and first adds `initial` to it */
   float initial; /* brim_step.initial_accumulator */
 } cpu_adam;
 
 typedef struct cpu_adagrad {
   float lr, weight_decay, eps;
-  float factor;  /* of the gradient */
+  float factor;  /* multiplies the gradient */
   float initial; /* brim_step.initial_accumulator */
 } cpu_adagrad;
 
 typedef struct cpu_sgd {
   float lr, momentum, weight_decay;
-  float factor; /* of the gradient */
+  float factor; /* multiplies the gradient */
   bool nesterov;
 } cpu_sgd;
 
 typedef struct cpu_simd {
   const char *name;
   int32_t lanes;     /* floats in a vector */
-  int32_t gemm_rows; /* of a tile of C, and its columns */
+  int32_t gemm_rows; /* rows and columns of a tile of C */
   int32_t gemm_columns;
   int64_t gemm_rows_max; /* rows that one call of gemm() packs at a time */
   uint64_t gemm_scratch_bytes;
-  /* Rows [m0, m1) and columns [n0, n1) of C; n0 a multiple of gemm_columns. scratch: 64-byte aligned. */
+  /* Computes rows [m0, m1) and columns [n0, n1) of C. n0 is a multiple of gemm_columns; scratch is 64-byte aligned. */
   void (*gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
 
   void (*relu)(const float *x, float *y, int64_t count);
@@ -71,11 +71,12 @@ typedef struct cpu_simd {
   void (*transpose)(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t rows,
                     int64_t columns);
 
-  /* y = x * (kept ? scale : 0) for `count` elements, contiguous in memory: runs of 4*run elements, the first from
-   * element 4*block on, each 4*stride elements after the one before. With `a` (not NULL), y is a plus that. */
+  /* y = x * (kept ? scale : 0) for `count` elements, which are contiguous in memory. In the numbering of random numbers
+   * they are runs of 4*run elements; the first run begins at element 4*block, and runs are 4*stride elements apart. If
+   * `a` is not NULL, it is added. */
   void (*dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
                       int64_t stride, const float *x, const float *a, float *y, int64_t count);
-  /* The same for a group of four channels, each a plane of `count` pixels: plane j holds elements 4*(block +
+  /* Does the same for a group of four channels, each a plane of `count` pixels: plane j holds elements 4*(block +
    * pixel*blocks_per_pixel) + j. Only `planes` planes exist, at most 4. */
   void (*dropout_planes)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block,
                          int64_t blocks_per_pixel, const float *x, const float *a, float *y, int64_t plane_stride,
@@ -91,16 +92,16 @@ typedef struct cpu_simd {
 
 extern const cpu_simd CPU_OF_ISAS(, cpu_simd);
 
-/* The rest is for the files of one instruction set. */
+/* The rest is for files that are compiled for one instruction set. */
 #ifdef CPU_ISA
 
 #define CPU_JOIN_(a, b) a##_##b
 #define CPU_JOIN(a, b) CPU_JOIN_(a, b)
 #define CPU_NAME(name) CPU_JOIN(name, CPU_ISA) /* max_pool -> max_pool_v4 */
 
-/* The rows of a tile of a product, each of two vectors, whose sums stay in registers. */
+/* The rows of a tile of a product. Each row is two vectors, whose sums stay in registers. */
 #if defined(__AVX512F__)
-#define TILE_ROWS 14 /* 28 of 32 registers; an instruction reads its factor from memory */
+#define TILE_ROWS 14 /* 28 of 32 registers; an instruction reads its factor of A from memory */
 #elif defined(__aarch64__)
 #define TILE_ROWS 12 /* 24 of 32 */
 #else
@@ -117,7 +118,7 @@ extern const cpu_simd CPU_OF_ISAS(, cpu_simd);
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef uint8_t vb __attribute__((vector_size(LANES)));
-typedef uint64_t vq __attribute__((vector_size(LANES * 4))); /* LANES/2 of them */
+typedef uint64_t vq __attribute__((vector_size(LANES * 4))); /* LANES/2 integers */
 
 static inline vf load(const float *p)
 {
@@ -137,16 +138,16 @@ static inline vf square_root(vf x)
 {
   float v[LANES];
   store(v, x);
-  for (int i = 0; i < LANES; i++) v[i] = __builtin_sqrtf(v[i]); /* becomes one instruction */
+  for (int i = 0; i < LANES; i++) v[i] = __builtin_sqrtf(v[i]); /* the compiler makes one instruction of this loop */
   return load(v);
 }
-/* mask ? a : b, for the masks of comparisons */
+/* mask ? a : b, for masks that comparisons make */
 static inline vf choose(vi mask, vf a, vf b)
 {
   return (vf)(((vi)a & mask) | ((vi)b & ~mask));
 }
 
-/* Interleaves the lower, or the upper, halves of a and b: a0 b0 a1 b1 ... */
+/* Interleave the lower, or the upper, halves of a and b: a0 b0 a1 b1 ... */
 #if LANES == 16
 #define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(a, b)                                                                                          \
@@ -165,8 +166,8 @@ static inline vf choose(vi mask, vf a, vf b)
 #define INTERLEAVE_HIGH_64(a, b) __builtin_shufflevector(a, b, 1, 3)
 #endif
 
-/* Transposes a square of vectors: after log2(LANES) perfect shuffles, element j of vector i is
- * element i of vector j. */
+/* Transposes a square of vectors: element j of vector i becomes element i of vector j, after log2(LANES) perfect
+ * shuffles. */
 static inline void transpose_square(vf v[LANES])
 {
   for (int round = 1; round < LANES; round *= 2) {
@@ -179,15 +180,15 @@ static inline void transpose_square(vf v[LANES])
   }
 }
 
-/* The table's entries, each defined in the file of its family. */
+/* The entries of the table. Each is defined in the file of its family. */
 void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
 enum {
-  GEMM_VECTORS = 2, /* of a row of a tile */
+  GEMM_VECTORS = 2, /* vectors in a row of a tile */
   GEMM_COLUMNS = GEMM_VECTORS * LANES,
   GEMM_ROWS = TILE_ROWS,
-  GEMM_DEPTH = 256, /* K of a packed block: a panel of B fits the L1 cache */
+  GEMM_DEPTH = 256, /* K of a packed block, such that a panel of B fits into the L1 cache */
   GEMM_ROWS_MAX = (TILE_ROWS > 6 ? 9 : 22) * GEMM_ROWS,
-  GEMM_A_STRIDE = GEMM_DEPTH + 16, /* so that rows do not fall into the same cache set */
+  GEMM_A_STRIDE = GEMM_DEPTH + 16, /* a stride for which rows do not fall into the same cache set */
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
 };
 void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,

@@ -1,13 +1,13 @@
 /* Activation functions and their slopes, for one instruction set. The reference backend's activation.c has the
- * formulas. The rest at the end of a range uses a padded vector, so each element undergoes the same operations (no
- * fused multiply-adds in this file). */
+ * formulas. The values after the last whole vector are processed in a padded vector, so each value undergoes the same
+ * operations (this file uses no fused multiply-adds). */
 #include "simd_activation.h"
 
 #include "simd_math.h"
 
 #define ROOT_HALF 0.70710678118654752440f      /* sqrt(1 / 2) */
 #define NORMAL_DENSITY 0.39894228040143267794f /* 1 / sqrt(2 pi) */
-#define TANH_SLOPE 1.59576912160573071176f     /* 2 sqrt(2 / pi): gelu by tanh(u) is x sigmoid(2u) */
+#define TANH_SLOPE 1.59576912160573071176f     /* 2 sqrt(2 / pi); gelu with tanh(u) is x sigmoid(2u) */
 #define TANH_CUBIC 0.044715f
 #define QUICK_SLOPE 1.702f
 
@@ -20,7 +20,7 @@ static vf leaky_relu_slope(vf x, float factor)
   return choose(x <= splat(0), splat(factor), splat(1));
 }
 
-static vf normal(vf x, vf *bell) /* the standard normal distribution function, and exp(-x^2 / 2) */
+static vf normal(vf x, vf *bell) /* Returns the standard normal distribution function, and exp(-x^2 / 2) in *bell. */
 {
   return 0.5f * erfc_of(x * -ROOT_HALF, bell);
 }

@@ -1,7 +1,7 @@
 /* Attention's work on rows of scores, and the rotation of rotary embedding, for one instruction set.
  *
- * Rows of scores are processed in whole vectors, for which a tile's rows have room; masked keys count as e^-inf. Sums
- * over a row use LANES partial sums, which depend on the tile alone. */
+ * Rows of scores are processed in whole vectors; a tile's rows have room for them. A masked key counts as e^-inf = 0.
+ * Sums over a row use LANES partial sums, which depend on the tile alone. */
 #include "simd_attention.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static inline int64_t whole_vectors(int64_t count)
   return (count + LANES - 1) / LANES * LANES;
 }
 
-/* Adds in pairs: LANES additions one after another would take longer than those of the row's vectors. */
+/* Adds in pairs, because LANES dependent additions would take longer than the additions of a row's vectors. */
 static inline float sum_of(vf v)
 {
   float x[LANES];
@@ -31,7 +31,7 @@ static inline float greatest_of(vf v)
   return x[0];
 }
 
-/* Scales the scores of a row that has keys that count, and returns the greatest, or `least` if that is greater. */
+/* Scales the scores of the keys that count. Returns the greatest of them and `least`. */
 static float scale_scores(float *score, int64_t from, int64_t seen, float scale, float softcap, float least)
 {
   const int64_t end = whole_vectors(seen);
@@ -62,7 +62,8 @@ static float weigh_row(float *score, int64_t seen, int64_t columns, float greate
   return sum_of(sums);
 }
 
-/* Does each step for all rows, which the CPU can overlap; the steps of one row depend on each other. */
+/* Does each step for all rows before the next step, so that the CPU can overlap rows; the steps of one row depend on
+ * each other. */
 static void weigh(cpu_attention_tile *t)
 {
   float before[CPU_ATTENTION_QUERIES];
@@ -74,7 +75,7 @@ static void weigh(cpu_attention_tile *t)
     store(t->factor + r, exponential(load(before + r) - load(t->greatest + r)));
   for (int64_t r = 0; r < t->rows; r++) {
     const float sum = weigh_row(t->score + r * CPU_ATTENTION_KEYS, t->seen[r], t->columns, t->greatest[r]);
-    if (t->seen[r] == 0) t->factor[r] = 1; /* no key so far: -inf minus -inf would be NaN */
+    if (t->seen[r] == 0) t->factor[r] = 1; /* no key so far; -inf minus -inf would be NaN */
     t->sum[r] = t->sum[r] * t->factor[r] + sum;
   }
 }
@@ -120,7 +121,7 @@ static float dot(const float *a, const float *b, int64_t count)
   return sum;
 }
 
-/* 0 * x is 0 for finite x, else NaN. */
+/* 0 * x is 0 if x is finite, else NaN. */
 static bool is_finite(const float *x, int64_t stride, int64_t rows, int64_t columns)
 {
   vf sums = {0};

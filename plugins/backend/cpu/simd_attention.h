@@ -1,21 +1,21 @@
-/* The vector functions of attention and rotary embedding besides the products of simd.h, for each instruction set. */
+/* The vector functions of attention and rotary embedding, except the products of simd.h, for each instruction set. */
 #ifndef CPU_SIMD_ATTENTION_H
 #define CPU_SIMD_ATTENTION_H
 #include "simd.h"
 
-/* The maximum queries and keys of a tile of scores. Its rows are CPU_ATTENTION_KEYS apart and are processed in whole
- * vectors. */
+/* The maximum numbers of queries and keys in a tile of scores. Its rows are CPU_ATTENTION_KEYS apart and are processed
+ * in whole vectors. */
 enum { CPU_ATTENTION_QUERIES = 80, CPU_ATTENTION_KEYS = 80 };
 
-/* A tile in the forward pass, and the state of its rows after the tiles before it. */
+/* A tile in the forward pass, with the state of its rows after the tiles before it. */
 typedef struct cpu_attention_tile {
-  float *score; /* q k^T; becomes weights e^(cap(scale*score) - greatest) */
+  float *score; /* q k^T; becomes the weights e^(cap(scale*score) - greatest) */
   int64_t rows, columns;
-  /* For each row: the keys from .. seen - 1 count; the weights of the others are 0. Both are 0 if no key counts. */
+  /* For each row, the keys from .. seen - 1 count; the others have weight 0. Both numbers are 0 if no key counts. */
   int64_t from[CPU_ATTENTION_QUERIES], seen[CPU_ATTENTION_QUERIES];
-  float scale, softcap;                  /* softcap 0: none */
-  float greatest[CPU_ATTENTION_QUERIES]; /* score; -inf at first */
-  float sum[CPU_ATTENTION_QUERIES];      /* of weights; 0 at first */
+  float scale, softcap;                  /* softcap: 0 if there is none */
+  float greatest[CPU_ATTENTION_QUERIES]; /* the greatest score so far; -inf at first */
+  float sum[CPU_ATTENTION_QUERIES];      /* the sum of weights so far; 0 at first */
   float factor[CPU_ATTENTION_QUERIES];   /* rescales the sums of the tiles before this one */
 } cpu_attention_tile;
 
@@ -24,7 +24,7 @@ typedef struct cpu_attention_row {
   float *score;       /* q k^T; becomes the weights after dropout */
   float *dz;          /* dy v^T; becomes the gradient of the scores before `scale` */
   const float *mask;  /* dropout's mask, at least as long as the tile's row, or NULL */
-  int64_t from, seen; /* the keys from .. seen - 1 count; the others get 0 */
+  int64_t from, seen; /* the keys from .. seen - 1 count; the others have weight 0 */
   int64_t columns;
   float scale, softcap, lse, dy_y;
 } cpu_attention_row;
@@ -43,6 +43,6 @@ typedef struct cpu_attention_simd {
 } cpu_attention_simd;
 
 extern const cpu_attention_simd CPU_OF_ISAS(, cpu_attention);
-/* attention.c. isa: as in cpu_backend. */
+/* Defined in attention.c. isa: as in cpu_backend. */
 const cpu_attention_simd *cpu_attention_simd_of(int32_t isa);
 #endif

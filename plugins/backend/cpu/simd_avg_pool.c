@@ -1,15 +1,15 @@
-/* Average pooling of one plane of adjacent channels, for one instruction set; and the table of pooling.
+/* Average pooling of one plane of adjacent channels, for one instruction set, and the table of pooling functions.
  *
  * A window's sum is the sum of its rows' sums, which keeps the rounding error of large windows small. A long row is
- * split into PARTS sums, which the CPU can overlap. A row's sum depends on its length alone: not on whether channels
- * are in blocks, which may depend on fusion, nor on the instruction set. */
+ * split into PARTS sums, which the CPU can overlap. The order of a row's additions depends only on its length. It
+ * depends neither on the instruction set nor on whether channels are in blocks, which fusion may change. */
 #include "simd_pool.h"
 
 enum { PARTS = 8, LONG_ROW = 2 * PARTS };
 
 #define ADD_UP(part) (((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7])))
 
-/* The sum of a row: `count` values, each `step` floats from the one before. */
+/* Returns the sum of a row: `count` values, which are `step` floats apart. */
 static inline float sum_row(const float *x, int64_t count, int64_t step)
 {
   float part[PARTS] = {0}, sum = 0;
@@ -25,7 +25,7 @@ static inline float sum_row(const float *x, int64_t count, int64_t step)
   return ADD_UP(part);
 }
 
-/* The same for LANES channels. */
+/* Does the same for LANES channels. */
 static inline vf sum_row_vector(const float *x, int64_t count, int64_t step)
 {
   vf part[PARTS] = {{0}}, sum = {0};
@@ -69,7 +69,8 @@ static void avg_pool(const cpu_pool_plane *v, const float *x, float *y)
     }
 }
 
-/* Writes `dy / divisor` to every element of a window (`apart`: no other window has it), or adds it. */
+/* Writes `dy / divisor` to every element of a window if `apart` (no other window has these elements); otherwise adds
+ * it. */
 static inline void spread(bool apart, const float *dy, float divisor, int64_t lanes, int64_t height, int64_t width,
                           int64_t pitch, float *dx)
 {
@@ -105,7 +106,7 @@ static void avg_pool_grad(const cpu_pool_plane *v, const float *dy, float *dx)
     }
 }
 
-/* Sums stretches of STRETCH pixels like rows. */
+/* Adds up stretches of STRETCH pixels, each like a row. */
 static void sum_pixels(const float *x, int64_t pixels, int64_t lanes, float *sum)
 {
   enum { STRETCH = 64 };

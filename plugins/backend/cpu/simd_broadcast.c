@@ -1,5 +1,5 @@
-/* Rows of sums, differences, products and quotients, and sums of rows in double precision, for one instruction set. A
- * vector's lanes and the rest at the end of a row undergo the same operations. */
+/* Sums, differences, products and quotients of rows, and the sum of a row in double precision, for one instruction set.
+ * The values after the last whole vector undergo the same operations as a vector's lanes. */
 #include "simd.h"
 
 #include "simd_broadcast.h"

@@ -1,8 +1,9 @@
-/* Dropout for one instruction set: Philox4x32-10 of brim/random.h, LANES/2 counters at a time.
+/* Dropout for one instruction set. Random numbers are those of brim/random.h, by Philox4x32-10, for LANES/2 counters at
+ * a time.
  *
- * A lane of 64 bits holds one counter's 32-bit word in its lower half; the upper half may hold anything, because the
+ * A lane of 64 bits holds one counter's 32-bit word in its lower half. The upper half may hold any value, because the
  * 32x32-bit product ignores it. The four words of a block are the numbers of four neighbouring channels: channels-last
- * order interleaves them, and planes use them as they are. The mask is never stored: the gradient computes it again. */
+ * order interleaves them, and planes use them as they are. The mask is never stored; the gradient computes it again. */
 #include "simd.h"
 
 #if defined(__x86_64__)
@@ -16,7 +17,7 @@ typedef uint32_t half_vu __attribute__((vector_size(BLOCKS * 4)));
 typedef int32_t half_vi __attribute__((vector_size(BLOCKS * 4)));
 typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
 
-/* The full product of the lower halves. */
+/* Multiplies the lower halves to full 64-bit products. */
 static inline vq product(vq a, vq b)
 {
 #if defined(__AVX512F__)
@@ -61,7 +62,8 @@ static inline vf factors(vq random, vu threshold, vf scale)
   return (vf)((vi)scale & (vi)((vu)random >= threshold));
 }
 
-/* Runs of `run` blocks, `stride` blocks apart in the counter, contiguous in memory; run divides BLOCKS. */
+/* Processes runs of `run` blocks, which are contiguous in memory. In the counter, runs begin `stride` blocks apart.
+ * `run` divides BLOCKS. */
 static int64_t dropout_vectors(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
                                int64_t stride, const float *x, const float *a, float *y, int64_t count)
 {

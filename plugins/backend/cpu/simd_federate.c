@@ -1,6 +1,6 @@
-/* Operations of a federated round, for one instruction set. The loops are scalar, or use vectors of one length
- * everywhere. Without fused multiply-adds and -ffast-math (see CMakeLists.txt), an element has the same bits in each,
- * which tests/cpu/test_cpu_federate.c checks at several optimization levels. */
+/* Operations of a federated round, for one instruction set. Loops are scalar, or use vectors of the same length for
+ * every instruction set. The files are compiled without fused multiply-adds and -ffast-math (see CMakeLists.txt), so an
+ * element has the same bits for every set. tests/cpu/test_cpu_federate.c checks this at several optimization levels. */
 #include "simd_federate.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@ typedef float floats __attribute__((vector_size(SUMS * sizeof(float))));
 typedef double doubles __attribute__((vector_size(SUMS * sizeof(double))));
 typedef int64_t masks __attribute__((vector_size(SUMS * sizeof(int64_t))));
 
-/* Uses eight sums whatever the length of vectors, so that the order is the same for every instruction set. The maximum
- * ignores NaN. */
+/* Uses eight sums for any vector length, so that the order is the same for every instruction set. The maximum ignores
+ * NaN. */
 static void distance(const float *w, const float *g, double out[2], int64_t count)
 {
   doubles sum = {0}, largest = {0};
@@ -51,7 +51,7 @@ static void steer_by(double factor, double control_factor, const float *w, const
         (float)((double)old[i] + ((double)w[i] - (double)g[i]) * factor + (double)control[i] * control_factor);
 }
 
-/* v + 1536 lies between 1024 and 2048 for |v| < 512, where doubles are 2^-42 apart. */
+/* Rounds to multiples of 2^-42: for |v| < 512, v + 1536 lies between 1024 and 2048, where doubles are 2^-42 apart. */
 static void fold(double weight, const float *w, const float *g, const double *old, double *sum, int64_t count)
 {
   for (int64_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-/* Formulas for one instruction set: each line runs over a block of values, which stays in the L1 cache. No fused
- * multiply-adds in this file, so an element does not depend on the vector length. */
+/* Formulas for one instruction set. Each line of a formula runs over a block of values, which stays in the L1 cache.
+ * This file uses no fused multiply-adds, so an element does not depend on the vector length. */
 #include "simd_formula.h"
 
 #include "simd_math.h"

@@ -1,16 +1,17 @@
 /* Products of matrices, for one instruction set.
  *
- * The loops are Goto's (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication; TOMS 2008): a block of A
- * of at most GEMM_ROWS_MAX x GEMM_DEPTH is packed once; then, panel by panel, GEMM_COLUMNS columns of B are packed and
- * multiplied with every tile of GEMM_ROWS rows, whose results stay in registers.
+ * The loops are those of Goto (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication; TOMS 2008): a
+ * block of A of at most GEMM_ROWS_MAX x GEMM_DEPTH is packed once. Then B is packed panel by panel, GEMM_COLUMNS
+ * columns at a time, and each panel is multiplied with every tile of GEMM_ROWS rows of A. The results of a tile stay in
+ * registers.
  *
  * Tiles at the edges are padded to whole ones and use the same loop, so an element's sum is the same chain of fused
  * multiply-adds whatever its position and the sizes of the matrices.
  *
- * With few rows (a small batch) packing B would take longer than the products, and with a small K (the gradient of
- * weights of such a batch) most time goes to C. Such products read B in place, in an order that follows the rows of the
- * largest matrix (the last part of this file). The chains are the same, and so are the bits. With one to four rows, as
- * when a text is generated, the time is that of reading the weights. */
+ * With few rows (a small batch), packing B would take longer than the products. With a small K (the gradient of weights
+ * for such a batch), reading and writing C takes most of the time. Such products read B in place, in an order that
+ * follows the rows of the largest matrix (the last part of this file). The chains of sums are the same, and so are the
+ * bits. With one to four rows, as in text generation, reading the weights takes all of the time. */
 #include "simd_math.h"
 
 enum { GEMM_ROWS_PART = TILE_ROWS > 6 ? 8 : 3 }; /* rows of the smaller tile at the end of the rows */
@@ -19,9 +20,9 @@ typedef struct tile {
   vf v[GEMM_ROWS][GEMM_VECTORS];
 } tile;
 
-/* Adds `depth` products to the first rows and vectors of the tile. Element (r, k) of A is at a[r*row_stride +
- * k*depth_stride], and row k of B at b[k*b_stride]; inlined, with constant strides if A is packed, so that its rows are
- * displacements from one pointer. */
+/* Adds `depth` products to the first `rows` rows and `vectors` vectors of the tile. Element (r, k) of A is at
+ * a[r*row_stride + k*depth_stride], and row k of B at b[k*b_stride]. If A is packed, the function is inlined with
+ * constant strides, so that its rows are displacements from one pointer. */
 static inline __attribute__((always_inline)) void multiply_strided(tile *t, int64_t depth, const float *a,
                                                                    int64_t row_stride, int64_t depth_stride,
                                                                    const float *b, int64_t b_stride, int rows,
@@ -50,7 +51,7 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
   multiply_strided(t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, rows, vectors);
 }
 
-/* Does less work for a tile of which at most one vector, or GEMM_ROWS_PART rows, are needed. */
+/* Does less work if only one vector per row, or only GEMM_ROWS_PART rows, are needed. */
 static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64_t depth, const float *a,
                                                                   int row_stride, int depth_stride, const float *b,
                                                                   int64_t rows, int64_t columns)
@@ -93,7 +94,7 @@ static void pack_columns(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, 
   }
 }
 
-/* Packs a panel of B as [depth][GEMM_COLUMNS], and fetches the next one: processors do not prefetch by themselves if
+/* Packs a panel of B as [depth][GEMM_COLUMNS], and prefetches the next panel, because processors do not prefetch when
  * each row is a cache line far from the last. */
 static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
@@ -101,7 +102,7 @@ static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0
   for (int64_t k = 0; k < depth; k++, from += g->ldb, to += GEMM_COLUMNS) {
     if (columns == GEMM_COLUMNS) {
       const void *next = (const void *)((uintptr_t)(from + GEMM_COLUMNS)); /* harmless past the end */
-      __builtin_prefetch(next, 0, 2);                                      /* into L2: L1 has this panel */
+      __builtin_prefetch(next, 0, 2);                                      /* into L2, because L1 has this panel */
       memcpy(to, from, GEMM_COLUMNS * sizeof *to);
       continue;
     }
@@ -109,8 +110,8 @@ static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0
   }
 }
 
-/* The same from B stored [N,K]. Vectors past the last column are not written, and columns past it within a vector are
- * copies of it; no result of either is stored. */
+/* Does the same for B stored as [N,K]. Vectors past the last column are not written. Columns past it within a vector
+ * are copies of it. No result of either is stored. */
 static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
   for (int64_t j = 0; j < columns; j += LANES) {
@@ -129,8 +130,8 @@ static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns,
   }
 }
 
-/* Loads the tile's first values: of C, of the bias, or zeros. Rows are loaded by vectors, and by elements only in a
- * vector in which the columns end. Inlined twice, so that a whole tile stays in registers. */
+/* Loads the tile's first values, from C or from the bias. Rows are loaded by vectors; a vector in which the columns end
+ * is loaded by elements. The function is inlined twice, so that a whole tile stays in registers. */
 static inline __attribute__((always_inline)) void load_rows(const cpu_gemm *g, tile *t, int64_t m, int64_t n,
                                                             int64_t rows, int64_t columns, bool from_c)
 {
@@ -141,7 +142,7 @@ static inline __attribute__((always_inline)) void load_rows(const cpu_gemm *g, t
   }
 }
 
-/* Unrolled, because the compiler would make the loop a string instruction, which takes longer to start. */
+/* The loop is unrolled, because otherwise the compiler makes it a string instruction, which takes longer to start. */
 static inline void clear(tile *t)
 {
 #pragma GCC unroll 16
@@ -190,8 +191,8 @@ static void rectify(tile *t)
   rectify_rows(t, GEMM_ROWS, GEMM_VECTORS);
 }
 
-/* A whole tile of C at `c`, whose values never leave registers between their load and their store. The next tile of C
- * is fetched meanwhile: its rows are far apart, so processors do not prefetch them by themselves. */
+/* Multiplies a whole tile of C at `c`, whose values stay in registers between their load and their store. It also
+ * prefetches the next tile of C, because processors do not prefetch rows that are far apart. */
 static inline __attribute__((always_inline)) void multiply_whole(float *c, int64_t ldc, int64_t depth, const float *a,
                                                                  int row_stride, int depth_stride, const float *b,
                                                                  const float *bias, bool from_c, bool relu)
@@ -212,7 +213,7 @@ static inline __attribute__((always_inline)) void multiply_whole(float *c, int64
     for (int j = 0; j < GEMM_VECTORS; j++) store(c + r * ldc + j * LANES, t.v[r][j]);
 }
 
-/* For each form of packed A and each kind of first values, so that all conditions are outside the loop. */
+/* Calls multiply_whole for each form of packed A and each kind of first values, so that its loop has no conditions. */
 static void multiply_whole_tile(const cpu_gemm *g, int64_t m, int64_t n, int64_t depth, bool from_c, bool relu,
                                 const float *a, const float *b)
 {
@@ -250,15 +251,15 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
 /* ---- few rows, or a small K ---- */
 
 enum {
-  FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the L1 cache */
+  FEW_ROWS = 2 * GEMM_ROWS, /* maximum rows that read a row of B before it leaves the L1 cache */
   TURNED_ROWS = TILE_ROWS > 6 ? 8 : 6,
-  FEWEST_ROWS = 4,     /* for which squares of B are transposed in registers */
-  FEW_DEPTH = 64,      /* rows of B at once, each on a page of its own */
-  TURNED_DEPTH = 1024, /* K of a packed block of A: long runs along the rows of B */
-  SMALL_DEPTH = 32     /* maximum K of products in which C dominates */
+  FEWEST_ROWS = 4,     /* maximum rows for which squares of B are transposed in registers */
+  FEW_DEPTH = 64,      /* rows of B read together, each on a page of its own */
+  TURNED_DEPTH = 1024, /* K of a packed block of A; large, for long runs along the rows of B */
+  SMALL_DEPTH = 32     /* maximum K of products in which C takes most of the time */
 };
 
-/* Processors do not prefetch by themselves if rows are read in turn. */
+/* Processors do not prefetch by themselves if several rows are read in turn. */
 static inline __attribute__((always_inline)) void fetch_rows(const float *from, int64_t stride, int64_t rows,
                                                              bool to_write)
 {
@@ -272,8 +273,8 @@ static inline __attribute__((always_inline)) void fetch_rows(const float *from, 
     }
 }
 
-/* B stored [N,K], A of at most GEMM_COLUMNS rows: C^T = B A^T, so that rows of B are read in place. Tiles have N down
- * and M across. */
+/* For B stored as [N,K] and A of at most GEMM_COLUMNS rows. Computes C^T = B A^T, so that rows of B are read in place.
+ * Rows of a tile are along N, columns along M. */
 static inline __attribute__((always_inline)) void turned_tile(const cpu_gemm *g, int64_t m0, int64_t rows, int64_t n,
                                                               int64_t k0, int64_t depth, const float *a, int outputs,
                                                               int vectors)
@@ -310,13 +311,13 @@ static void multiply_turned(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
   }
 }
 
-/* The same for so few rows of A that B's own bytes are the work: a token of a text that is generated. Squares of B are
- * transposed in registers, so that a vector has a column of B and a sum for LANES elements of C. */
+/* Does the same for so few rows of A that reading B takes all of the time, as for one token of a generated text.
+ * Squares of B are transposed in registers, so that a vector holds the values of B at one k for LANES columns of C. */
 static inline __attribute__((always_inline)) void multiply_squares(const cpu_gemm *g, int64_t m, int64_t n, int rows)
 {
   enum {
     AHEAD = 8 * LANES
-  }; /* floats of a row of B that are fetched early: processors follow fewer rows by themselves */
+  }; /* floats by which a row of B is prefetched, because processors follow fewer rows by themselves */
   const float *a[FEWEST_ROWS], *b = g->b + n * g->ldb;
   vf s[FEWEST_ROWS];
   int64_t k = 0;
@@ -399,7 +400,7 @@ static void multiply_few(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
   }
 }
 
-/* For A stored [K,M]: computes C tile by tile along its rows, with all of K at once. */
+/* For A stored as [K,M]. Computes C tile by tile along its rows, with all of K at once. */
 static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
   float *panel = scratch + GEMM_ROWS * SMALL_DEPTH;
@@ -422,7 +423,7 @@ static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0
 
 /* ---- choosing a method ---- */
 
-/* The depth of a block: K in parts of nearly the same size, in whole vectors. */
+/* Returns the depth of a block, in whole vectors, such that all blocks along K have nearly the same depth. */
 static int64_t even_depth(int64_t k)
 {
   const int64_t parts = (k + GEMM_DEPTH - 1) / GEMM_DEPTH, part = parts > 0 ? (k + parts - 1) / parts : GEMM_DEPTH;

@@ -1,5 +1,5 @@
-/* Conversions between floats and types of 16 bits for one instruction set: bfloat16 needs shifts, which the compiler
- * vectorizes; binary16 has instructions of its own on ARM, and from AVX2 on. */
+/* Conversions between floats and 16-bit types, for one instruction set. bfloat16 needs shifts, which the compiler
+ * vectorizes. For binary16, ARM and x86 from AVX2 on have instructions. */
 #include "half.h"
 #include "simd.h"
 

@@ -1,6 +1,6 @@
-/* Losses along a row, for one instruction set. The rest at the end of a row undergoes the same operations as whole
- * vectors (no fused multiply-adds here). Sums of a row are taken lane by lane, so they depend on an element's position
- * in its row, which is the same in every micro-batch. */
+/* Losses along a row, for one instruction set. The values after the last whole vector undergo the same operations as
+ * whole vectors (this file uses no fused multiply-adds). A row's sums are taken lane by lane, so they depend on the
+ * position of an element in its row, which is the same in every micro-batch. */
 #include "simd_loss.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static inline int64_t left(int64_t i, int64_t count)
   return count - i < LANES ? count - i : LANES;
 }
 
-/* The first `count` lanes of v, 0 in the others; and the sum of all lanes, in their order. */
+/* only_first returns the first `count` lanes of v, with 0 in the others. add_lanes adds all lanes in their order. */
 static inline vf only_first(vf v, int64_t count)
 {
   if (count == LANES) return v;
@@ -33,7 +33,7 @@ static double add_lanes(vf v)
 
 /* ---- softmax ---- */
 
-/* Ignores NaN, which reappears in the sum of exponentials. */
+/* Ignores NaN, because the sum of exponentials becomes NaN anyway. */
 static float greatest_of(const float *x, int64_t count, float at_least)
 {
   vf most = splat(at_least);
@@ -48,8 +48,8 @@ static float greatest_of(const float *x, int64_t count, float at_least)
   return best;
 }
 
-/* Returns the number of logits in [first, first + count) that rank before the label's: greater ones, and of equal ones
- * those of earlier classes. NaN is greater than every number. */
+/* Returns the number of logits in [first, first + count) that rank before the label's logit: greater ones, and equal
+ * ones of earlier classes. NaN is greater than every number. */
 static int32_t count_before(const float *logits, int64_t first, int64_t count, int64_t label, float own)
 {
   const int64_t at = label < first ? 0 : label - first < count ? label - first : count;
@@ -93,7 +93,7 @@ static void softmax_grad(float *logits, int64_t count, double lse, float soft, f
   }
 }
 
-/* Elements after the last whole vector go through a padded one, so a single logit gets the same bits. */
+/* Elements after the last whole vector are processed in a padded vector, so a single logit gets the same bits. */
 static void cap_all(float *logits, int64_t count, float cap)
 {
   for (int64_t i = 0; i < count; i += LANES) {

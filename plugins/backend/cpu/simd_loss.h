@@ -3,13 +3,13 @@
 #define CPU_SIMD_LOSS_H
 #include "simd.h"
 
-/* A softmax over a row of logits that come piece by piece. */
+/* The softmax over a row of logits, which arrive piece by piece. */
 typedef struct cpu_softmax_row {
   float own;      /* the label's logit */
-  float greatest; /* of the logits so far; -inf before the first */
-  int32_t rank;   /* the number that rank before the label */
-  double sum;     /* of exp(logit - greatest) */
-  double logits;  /* their sum */
+  float greatest; /* the greatest logit so far; -inf at first */
+  int32_t rank;   /* the number of logits that rank before the label's */
+  double sum;     /* the sum of exp(logit - greatest) */
+  double logits;  /* the sum of the logits */
 } cpu_softmax_row;
 
 /* A sample's elements y and their targets: t or, if t is NULL, 1 at element `hot` and 0 elsewhere. */
@@ -30,7 +30,7 @@ typedef struct cpu_loss_simd {
   void (*cap)(float *logits, int64_t count, float cap);
   /* softmax_grad of capped logits, times the cap's derivative */
   void (*capped_grad)(float *logits, int64_t count, double lse, float scale, float cap);
-  double (*mean_sum[CPU_MEAN_COUNT])(const cpu_mean_row *row);           /* of the elements' losses */
+  double (*mean_sum[CPU_MEAN_COUNT])(const cpu_mean_row *row);           /* returns the sum of the elements' losses */
   void (*mean_grad[CPU_MEAN_COUNT])(const cpu_mean_row *row, float *dy); /* dy may be y */
 } cpu_loss_simd;
 

@@ -1,5 +1,6 @@
-/* A step of an LSTM, forward and backward, for one instruction set. The rest of a range undergoes the same operations
- * as whole vectors, so an element does not depend on its position (no fused multiply-adds here). */
+/* A step of an LSTM, forward and backward, for one instruction set. The values after the last whole vector undergo the
+ * same operations as whole vectors (this file uses no fused multiply-adds), so an element does not depend on its
+ * position. */
 #include "simd_lstm.h"
 
 #include "simd_math.h"

@@ -3,11 +3,12 @@
 #define CPU_SIMD_LSTM_H
 #include "simd.h"
 
-/* One step of one sample; H = hidden units. `before`: the previous state, NULL for 0. */
+/* One step of one sample, with H hidden units. `cell_before`: the cell of the previous step, NULL for zeros. */
 typedef struct cpu_lstm_simd {
-  /* gates [4H]: the products without bias_hh; become i, f, g, o. */
+  /* gates [4H]: on entry the products without bias_hh, on return i, f, g, o. */
   void (*step)(const float *bias_hh, const float *cell_before, float *gates, float *cell, float *y, int64_t hidden);
-  /* dh and dcell [H]: of the state after this step; dcell becomes that of the one before. dgates may be gates. */
+  /* dh [H]: the gradient of y at this step. dcell [H]: the gradient of the cell after this step; becomes that of the
+   * cell before it. dgates may be gates. */
   void (*step_back)(const float *dh, const float *gates, const float *cell_before, const float *cell, float *dcell,
                     float *dgates, int64_t hidden);
 } cpu_lstm_simd;

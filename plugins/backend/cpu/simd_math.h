@@ -1,10 +1,10 @@
-/* exp, log, tanh, erf, erfc and the logistic function of vectors, in fp32, for the files that are compiled once for
- * each instruction set. Errors relative to the true value are below 2e-7, of erfc 1e-6 (tests/unit/test_simd_math.c);
- * NaN stays NaN, overflow is infinity, and underflow is 0.
+/* exp, log, tanh, erf, erfc and the logistic function for vectors in fp32, for the files that are compiled once for
+ * each instruction set. Relative errors are below 2e-7, and 1e-6 for erfc (tests/unit/test_simd_math.c). NaN stays NaN,
+ * overflow gives infinity, and underflow gives 0.
  *
- * Polynomials from Moshier's Cephes library (expf.c, logf.c, tanhf.c, ndtrf.c). Only operations on single elements are
- * used, so with -ffp-contract=off a value depends neither on the lane nor on the instruction set. The rest at the end
- * of a range uses load_part() and store_part(), with the same operations. */
+ * The polynomials come from Moshier's Cephes library (expf.c, logf.c, tanhf.c, ndtrf.c). The code uses only operations
+ * on single elements, so with -ffp-contract=off a value depends neither on the lane nor on the instruction set. The
+ * values after the last whole vector use load_part() and store_part(), with the same operations. */
 #ifndef CPU_SIMD_MATH_H
 #define CPU_SIMD_MATH_H
 #include "simd.h"
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-/* `count` < LANES elements; the other lanes are 0. */
+/* Loads `count` < LANES elements; the other lanes are 0. */
 static inline vf load_part(const float *p, int64_t count)
 {
 #ifdef __AVX512F__
@@ -33,7 +33,7 @@ static inline void store_part(float *p, vf v, int64_t count)
   for (int64_t i = 0; i < count; i++) p[i] = values[i];
 #endif
 }
-/* The same for up to LANES elements. */
+/* Do the same for up to LANES elements. */
 static inline vf load_some(const float *p, int64_t count)
 {
   return count == LANES ? load(p) : load_part(p, count);
@@ -55,7 +55,7 @@ static inline vf with_sign(vf x, vf sign)
 {
   return (vf)(((vi)x & 0x7FFFFFFF) | ((vi)sign & INT32_MIN));
 }
-/* The greater of both; NaN if x is. */
+/* Returns the greater of x and y, or NaN if x is NaN. */
 static inline vf max_of(vf x, vf y)
 {
   return choose(x < y, y, x);
@@ -71,7 +71,7 @@ static inline vf exp2_of(vi n)
   return (vf)((n + 127) << 23);
 }
 
-/* exp(x + low), where low is small compared with 1: the rounding error of x. */
+/* Returns exp(x + low). `low` is the rounding error of x, small compared with 1. */
 static inline vf exponential_sum(vf x, vf low)
 {
   const vf magic = splat(12582912.0f); /* 1.5 * 2^23: adding a number rounds it to an integer */
@@ -95,13 +95,14 @@ static inline vf exponential(vf x)
   return exponential_sum(x, splat(0.0f));
 }
 
-/* -inf for 0, NaN below. Subnormal numbers are exact too. */
+/* Gives -inf for 0 and NaN for negative numbers. Subnormal numbers are exact too. */
 static inline vf log_of(vf x)
 {
   const vf zero = splat(0.0f), infinity = splat(__builtin_inff());
   const vi tiny = x < 1.17549435e-38f;
-  const vf scaled = choose(tiny, x * 33554432.0f, x);               /* 2^25 */
-  const vi bits = (vi)scaled, above = (bits & 0x7FFFFF) - 0x3504F3; /* of the mantissa over sqrt(2); negative: below */
+  const vf scaled = choose(tiny, x * 33554432.0f, x); /* 2^25 */
+  /* Bits of the mantissa minus those of sqrt(2). */
+  const vi bits = (vi)scaled, above = (bits & 0x7FFFFF) - 0x3504F3;
   const vi up = ~(above >> 31) & 1;
   const vi exponent = ((bits >> 23) & 0xFF) - 127 + up - (tiny & 25);
   const vf m = (vf)((bits & 0x7FFFFF) | ((127 - up) << 23)), e = __builtin_convertvector(exponent, vf);
@@ -117,7 +118,7 @@ static inline vf log_of(vf x)
   p = p * f + 3.3333331174e-1f;
   vf y = f * z * p + e * -2.12194440e-4f;
   y = (f + (y - 0.5f * z)) + e * 0.693359375f;
-  y = choose(x < infinity, y, x); /* inf and NaN stay */
+  y = choose(x < infinity, y, x); /* infinity and NaN stay */
   y = choose(x == zero, -infinity, y);
   return choose(x < zero, splat(__builtin_nanf("")), y);
 }
@@ -144,7 +145,7 @@ static inline vf tanh_of(vf x)
   p = p * z - 5.37397155531e-2f;
   p = p * z + 1.33314422036e-1f;
   p = p * z - 3.33332819422e-1f;
-  return choose(a < 0.625f, p * z * x + x, with_sign(far, x)); /* NaN is not below: far is NaN */
+  return choose(a < 0.625f, p * z * x + x, with_sign(far, x)); /* NaN is not below 0.625: far is NaN */
 }
 
 /* erf(x) for |x| < 1 */
@@ -168,7 +169,7 @@ static inline vf bell_of(vf a)
   return exponential_sum(-(high * high), -(low * (a + high)));
 }
 
-/* erfc(a) for a >= 1: `bell`, exp(-a^2), over a, times a polynomial of 1 / a^2 */
+/* Returns erfc(a) for a >= 1, as exp(-a^2) (`bell`) / a times a polynomial of 1 / a^2. */
 static inline vf erfc_far(vf a, vf bell)
 {
   const vf q = 1.0f / a, z = q * q;
@@ -197,7 +198,7 @@ static inline vf erf_of(vf x)
   return choose(a < 1.0f, erf_near(x), with_sign(far, x));
 }
 
-/* 1 - erf(x), accurate also where it is tiny; and exp(-x^2). */
+/* Returns 1 - erf(x), which is also accurate if it is tiny, and exp(-x^2) in *bell. */
 static inline vf erfc_of(vf x, vf *bell)
 {
   const vf a = abs_of(x), b = min_of(a, splat(20.0f));

@@ -1,11 +1,11 @@
 /* Max pooling of one plane of adjacent channels, for one instruction set.
  *
- * A vector holds the same pixel of LANES channels, so comparing windows needs no shuffles; with fewer channels (a plain
- * layout has planes of one) the loop over channels is scalar. Windows are scanned row by row: the first greatest value
- * wins, and a NaN beats all numbers. */
+ * A vector holds the same pixel of LANES channels, so comparing windows needs no shuffles. With fewer channels (a plain
+ * layout has planes of one channel), the loop over channels is scalar. Windows are scanned row by row: the first
+ * greatest value wins, and a NaN beats all numbers. */
 #include "simd_pool.h"
 
-/* A window of a plane: its part in x, relative to the window's corner, and the start of that part. */
+/* A window of a plane. r and s are the ranges of its part in x, relative to the window's corner. */
 typedef struct window {
   range r, s;
   int64_t at; /* the offset of element (r.from, s.from), in floats */
@@ -20,7 +20,8 @@ static inline window window_at(const cpu_pool_plane *v, int64_t p, int64_t q)
                   (rows.from * v->extent[1] + columns.from) * v->lanes};
 }
 
-/* The common window as constants, which unroll. `v` must have kernel {2, 2} as well. */
+/* Returns whether w is a whole window of 2x2, the most common one. Its constants let the compiler unroll the loops. The
+ * caller checks that the kernel is also {2, 2}. */
 static inline bool is_whole_two(const window *w)
 {
   return w->r.from == 0 && w->r.to == 2 && w->s.from == 0 && w->s.to == 2;
@@ -66,8 +67,8 @@ static void pool_one(const cpu_pool_plane *v, const window *w, const float *x, f
   *index = (uint8_t)where;
 }
 
-/* Prefetches the window two rows of windows further down. Processors prefetch along one stream, not along the two or
- * more rows that are read in turn here: without this, reading from memory took twice as long. */
+/* Prefetches the window two rows of windows further down. Processors prefetch along one stream, but here two or more
+ * rows are read in turn. Without this prefetch, reading from memory took twice as long. */
 static inline void fetch_ahead(const cpu_pool_plane *v, int64_t stride, const float *corner)
 {
   for (int64_t r = 0; r < v->kernel[0]; r++)
@@ -98,8 +99,8 @@ void CPU_NAME(simd_max_pool)(const cpu_pool_plane *v, const float *x, float *y, 
     }
 }
 
-/* Gives each element of a window its gradient or 0, which is written (`apart`: no other window has the element) or
- * added. */
+/* Gives each element of a window its gradient or 0. Writes it if `apart` (no other window has the element), otherwise
+ * adds it. */
 static inline void spread(const cpu_pool_plane *v, const window *w, bool apart, const float *dy, const uint8_t *index,
                           float *dx)
 {

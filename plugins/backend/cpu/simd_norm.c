@@ -1,6 +1,6 @@
-/* The sums and elementwise parts of norms, for one instruction set. Inputs and outputs may be the same memory: an
- * element is read before it is written. No fused multiply-adds in this file, so an element does not depend on whether
- * it is in a vector or in the rest. */
+/* The sums and elementwise parts of norms, for one instruction set. Inputs and outputs may share memory, because an
+ * element is read before it is written. This file uses no fused multiply-adds, so an element does not depend on whether
+ * a whole vector holds it. */
 #include "simd_norm.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum {
   HALF = LANES / 2, /* doubles in a vector */
-  WAYS = 16         /* sums among which contiguous values are distributed */
+  WAYS = 16         /* sums over which contiguous values are distributed */
 };
 typedef double vd __attribute__((vector_size(LANES * 4)));
 typedef float vh __attribute__((vector_size(LANES * 2)));
@@ -171,7 +171,8 @@ static void products(const cpu_norm_plane *p, const float *x, const float *dy, c
     products_of(p, x, dy, mean, sum, product);
 }
 
-/* If there are few lanes and no gap between pixels, treats several pixels as one with more lanes. Returns the lanes. */
+/* If there are few lanes and no gap between pixels, treats several pixels as one pixel with more lanes. Returns the
+ * number of lanes. */
 static int64_t repeat(const cpu_norm_plane *p, cpu_norm_lanes *by)
 {
   if (p->stride != p->lanes) return p->lanes;
@@ -278,8 +279,8 @@ static void row(cpu_norm_row *r, const float *x, float *y)
   }
 }
 
-/* Sums g and g * (x - mean), g = dy * weight, rounded as in its later use: a single value minus its mean must be
- * exactly 0. */
+/* Sums g and g * (x - mean), with g = dy * weight. g is rounded as in its later use, so that it equals its mean if a
+ * row has a single value. */
 static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, double *sum, double *product)
 {
   double way[LANES], product_way[LANES];
@@ -308,7 +309,7 @@ static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, doub
   }
 }
 
-/* dx = rstd * (g - mean of g - h * mean of g*h), h = (x - mean) * rstd. */
+/* dx = rstd * (g - (mean of g) - h * (mean of g*h)), where h = (x - mean) * rstd. */
 static void row_grad(const cpu_norm_row *r, const float *x, const float *dy, float *dx, float *dweight, float *dbias)
 {
   double sum, product;

@@ -1,6 +1,7 @@
-/* The updates with small states, for one instruction set. Each loop is written for vectors and for the rest, with the
- * same operations in the same order (no fused multiply-adds in this file), so an element does not depend on which of
- * them it is in. Sums are taken lane by lane, in an order that depends on the run's length. */
+/* The updates with small states, for one instruction set. Each loop is written twice, for vectors and for the values
+ * after the last whole vector, with the same operations in the same order (this file uses no fused multiply-adds). So
+ * an element does not depend on which loop computes it. Sums are taken lane by lane, in an order that depends on the
+ * number of values alone. */
 #include "simd_optimizer.h"
 
 #include <math.h>
@@ -116,7 +117,7 @@ static void factored(const cpu_factored_row *c, const float *g, const float *col
 
 /* ---- adamw8bit ---- */
 
-/* Returns the codes of the magnitudes nearest to x, which is not negative. */
+/* Returns the codes of the magnitudes nearest to x. x is not negative. */
 static inline vi nearest(const cpu_code8 *c, vf x)
 {
   vf slope = splat(c->slope[0]), shift = splat(c->shift[0]), last = splat(c->last[0]);
@@ -156,7 +157,7 @@ static void encode_with_sign(const cpu_code8 *codes, const float *x, float absma
   for (int64_t i = 0; i < BRIM_CODE8_BLOCK; i += LANES) {
     const vf share = load(x + i) / absmax;
     const vi k = nearest(codes, (vf)((vi)share & 0x7FFFFFFF)), is_negative = share < 0;
-    const vi below = k + (k > BRIM_CODE8_ZERO); /* true is -1; the code of 1 has no negative */
+    const vi below = k + (k > BRIM_CODE8_ZERO); /* a true comparison is -1; the code of 1 has no negative */
     store_codes(code + i, BRIM_CODE8_ZERO + ((~is_negative & k) | (is_negative & -below)));
   }
 }
@@ -193,7 +194,7 @@ static void adam8_block(const cpu_adam8 *c, const float *g, float *p, uint8_t *m
   encode(c->without, moment, *v_absmax > 0 ? *v_absmax : 1, v);
 }
 
-/* A partial block is filled up with gradients and moments of 0. */
+/* If the block is partial, the missing gradients and moments are 0. */
 static void adam8(const cpu_adam8 *c, const float *g, float *p, uint8_t *m, float *m_absmax, uint8_t *v,
                   float *v_absmax, int64_t count)
 {

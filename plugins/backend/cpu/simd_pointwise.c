@@ -1,8 +1,8 @@
-/* Elementwise operations (relu, add, the optimizers' updates) and transposition, for one instruction set; and its table
- * of functions. Inputs and outputs may be the same memory.
+/* Elementwise operations (relu, add, the optimizers' updates) and transposition, for one instruction set, and the table
+ * of functions of simd.h. Inputs and outputs may share memory.
  *
- * Each loop is written twice, for vectors and for the rest, with the same operations in the same order (no fused
- * multiply-adds in this file), so an element does not depend on which of them it is in. */
+ * Each loop is written twice, for vectors and for the values after the last whole vector, with the same operations in
+ * the same order (this file uses no fused multiply-adds). So an element does not depend on which loop computes it. */
 #include "simd.h"
 
 #include <math.h>
@@ -53,8 +53,8 @@ static void transpose(const float *from, int64_t from_stride, float *to, int64_t
     for (int64_t c = 0; c < columns; c++) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
-/* Returns the second moment from the previous one and the square of a gradient. A square that is NaN has sign 0, so the
- * result is NaN. */
+/* Returns the second moment, from the previous one and the square of a gradient. If the square is NaN, its sign counts
+ * as 0, and the result is NaN. */
 static vf second_moments(const cpu_adam *c, vf before, vf square)
 {
   if (!c->is_yogi) return c->beta2 * before + c->one_beta2 * square;

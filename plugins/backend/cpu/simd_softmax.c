@@ -1,5 +1,6 @@
-/* Rows of softmax, of its logarithm and of their gradients, for one instruction set. Sums are taken in vectors over
- * blocks of a row and over the blocks in double precision, in an order that depends on the row's length alone. */
+/* Rows of softmax, of its logarithm and of their gradients, for one instruction set. A sum is taken in fp32 vectors
+ * over each block of a row, and in double precision over the blocks, in an order that depends on the row's length
+ * alone. */
 #include <math.h>
 
 #include "simd_math.h"
@@ -30,7 +31,7 @@ static float greatest_of(const float *x, int64_t count)
   return greatest;
 }
 
-/* Returns the sum of exp(x - greatest), and writes its terms to y unless NULL. */
+/* Returns the sum of exp(x - greatest), and writes its terms to y unless y is NULL. */
 static double sum_exp(const float *x, float greatest, float *y, int64_t count)
 {
   double sum = 0;

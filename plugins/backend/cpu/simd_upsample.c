@@ -1,6 +1,6 @@
-/* Rows first, then columns: a row of y interpolates two rows of x, and each of its values interpolates two columns of
- * the result. The gradient goes the reverse way: first columns, then rows. So the bits of a value do not depend on
- * whether channels are in blocks. */
+/* Resizing of one plane: rows first, then columns. A row of y interpolates two rows of x; each value of y then
+ * interpolates two columns of that result. The gradient works in the reverse order: first columns, then rows. So the
+ * bits of a value do not depend on whether channels are in blocks. */
 #include "simd_upsample.h"
 
 /* to = here * x + next * after */

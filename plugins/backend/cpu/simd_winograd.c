@@ -31,7 +31,7 @@ static inline void transform_kernel(vf g0, vf g1, vf g2, line out)
 static inline void input_vector(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, bool inside,
                                 float *to, int64_t step)
 {
-  line rows[WINOGRAD_IN], columns[WINOGRAD_IN]; /* rows: [row][column]; columns: [column][row] */
+  line rows[WINOGRAD_IN], columns[WINOGRAD_IN]; /* rows is [row][column]; columns is [column][row] */
   for (int64_t i = 0; i < WINOGRAD_IN; i++) {
     line d;
     for (int64_t j = 0; j < WINOGRAD_IN; j++) {

@@ -1,15 +1,15 @@
 /* Activations in bfloat16 or binary16: they are stored in 16 bits and widened for use. Nearly all kernels of this
- * backend read fp32, so each is wrapped; products in bfloat16 are not (linear16.c), where the processor has them. If a
- * node has a 16-bit ("small") tensor, its kernel gets a copy of the node whose tensors are fp32 in scratch: inputs are
- * widened before the kernel runs, outputs are rounded afterwards. So tensors kept for the backward pass need half the
- * memory.
+ * backend read fp32, so this file wraps them. It does not wrap products in bfloat16 on processors that have them
+ * (linear16.c). If a node has a 16-bit ("small") tensor, its kernel gets a copy of the node whose tensors are fp32 in
+ * scratch: this file widens inputs before the kernel runs, and rounds outputs afterwards. So tensors kept for the
+ * backward pass need half the memory.
  *
- * To keep the scratch small, operations that treat samples one by one, or add up over them in order, run on a few
- * samples at a time: the traits of the operation (brim/ops.h) declare which of its tensors are samples. Slices of whole
- * grains give the same bits as all samples at once, as micro-batches do.
+ * To keep the scratch small, operations that treat samples one by one, or that add up over samples in order, run on a
+ * slice of a few samples at a time. The traits of the operation (brim/ops.h) declare which of its tensors consist of
+ * samples. Slices of whole grains give the same bits as all samples at once, as micro-batches do.
  *
- * A fused operation rounds between its two parts too, so that fusion changes no bit: the first part's result is rounded
- * here, and the second part uses it (see `second`).
+ * A fused operation also rounds between its two halves, so that fusion changes no bit: this file rounds the first
+ * half's result, and the second half uses that (see `second`).
  *
  * Kernels register in a section (CPU_KERNEL); the backend's table is made from the wrapped kernels when the plugin is
  * loaded. */
@@ -20,39 +20,39 @@
 #include "cpu.h"
 #include "half.h"
 
-#define PIECE 16384            /* values of a task */
+#define PIECE 16384            /* values per task */
 #define SLICE_BYTES (1u << 20) /* target for the scratch of a slice, if a grain does not need more */
 #define KERNELS_MAX 512
-#define END_VALUES 512 /* values of a pass: rounded, passed to the second half, rounded again */
+#define END_VALUES 512 /* values that are rounded, passed to the second half and rounded again in one pass */
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const cpu_kernel16 *const __start_cpu_kernels16[] __attribute__((visibility("hidden")));
 extern const cpu_kernel16 *const __stop_cpu_kernels16[] __attribute__((visibility("hidden")));
 
-/* A node's tensors are its inputs and then its outputs: operands. */
+/* A tensor of a node. Operands are numbered: the inputs first, then the outputs. */
 typedef struct operand {
-  brim_tensor *t; /* the node's */
+  brim_tensor *t; /* the node's tensor */
   bool sliced, small;
-  size_t same;     /* the first operand with the same tensor; usually this one */
+  size_t same;     /* the number of the first operand with the same tensor; usually this operand */
   uint64_t offset; /* the offset of the widened copy in the scratch, if the operand is small */
 } operand;
 
-/* The node as a kernel sees it, with the samples of a slice. */
+/* A copy of the node for its kernel, with the samples of one slice. */
 typedef struct part {
   brim_node node;
-  brim_tensor *tensor;   /* copies, by operand */
-  brim_tensor **pointer; /* after them */
-  void *state;           /* the kernel's */
+  brim_tensor *tensor;   /* copies of the tensors, by operand */
+  brim_tensor **pointer; /* the node's lists of tensors, allocated after the copies */
+  void *state;           /* the state of the kernel */
 } part;
 
-/* The second halves that this file computes itself after a kernel of a fused operation's first half. */
+/* The second half of a fused operation, if this file computes it after the kernel of the first half. */
 typedef struct second {
-  cpu_function function; /* of the rounded result */
+  cpu_function function; /* is applied to the rounded result */
   float factor;
   bool adds; /* the second half adds the rounded result to in[0], and the kernel gets zeros instead of in[0] */
-  bool next; /* adds the rounded result to the last input, which the kernel does not read, */
-  void (*relu)(const float *x, float *y, int64_t count); /* and then applies this; NULL: nothing */
+  bool next; /* adds the rounded result to the last input, which the kernel does not read */
+  void (*relu)(const float *x, float *y, int64_t count); /* is applied after that; NULL: nothing */
 } second;
 
 /* The state of a prepared node. */
@@ -63,11 +63,11 @@ typedef struct wrapped {
   void *state; /* the kernel's state, if no tensor is small; the other members are then not set */
   operand *operand;
   size_t operands;
-  int64_t rows, slice; /* the number of samples; the samples of a slice, or 0 if the kernel runs on all at once */
-  part part[2];        /* a slice, and the samples after the last whole slice */
+  int64_t rows, slice; /* number of samples; samples of a slice, or 0 if the kernel runs on all at once */
+  part part[2];        /* for a slice, and for the samples after the last whole slice */
   size_t parts;
-  void **place;     /* by operand, while it runs; after the operands */
-  uint64_t ordered; /* second.next: where the operand of the sum in the result's order is in the scratch */
+  void **place;     /* addresses by operand, for one run; allocated after the operands */
+  uint64_t ordered; /* offset in scratch of the second half's operand, converted to the result's order (second.next) */
 } wrapped;
 
 /* ---- conversions ---- */
@@ -95,7 +95,7 @@ static void round_piece(void *arg, int64_t task, int32_t thread)
   c->half->round((const float *)c->from + at, (uint16_t *)c->to + at, cpu_min(PIECE, c->count - at));
 }
 
-/* Writes zeros for a kernel to add: -0, because adding +0 would turn -0 into +0. */
+/* Writes zeros to which a kernel adds. They are -0, because adding +0 would turn -0 into +0. */
 static void zero_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -104,7 +104,7 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
   for (int64_t i = task * PIECE; i < end; i++) ((float *)c->to)[i] = -0.0f;
 }
 
-/* dtype: the small type, of `from` or `to`. */
+/* dtype: the small type, which is that of `from` or of `to`. */
 static void convert(cpu_backend *b, cpu_task_fn fn, uint32_t dtype, const void *from, void *to, uint64_t count)
 {
   conversion c = {cpu_half_of(b->isa, dtype), from, to, (int64_t)count};
@@ -113,7 +113,8 @@ static void convert(cpu_backend *b, cpu_task_fn fn, uint32_t dtype, const void *
 
 /* ---- preparing ---- */
 
-/* Most names differ in the first letter: a plan asks for the kernels of ten thousand nodes. */
+/* Compares the first letters first, because a plan looks up the kernels of ten thousand nodes and most names differ
+ * there. */
 static bool is_name(const char *a, const char *b)
 {
   return a[0] == b[0] && strcmp(a, b) == 0;
@@ -126,7 +127,7 @@ static const brim_kernel *kernel_of(const char *op)
   return NULL;
 }
 
-/* Returns the kernel that reads the node's tensors as they are, or NULL. */
+/* Returns the kernel that reads the node's 16-bit tensors as they are, or NULL. */
 static const brim_kernel *kernel16_of(const cpu_backend *b, const brim_node *node)
 {
   for (const cpu_kernel16 *const *k = __start_cpu_kernels16; k < __stop_cpu_kernels16; k++)
@@ -145,7 +146,7 @@ static bool has_bit(uint32_t bits, size_t k)
   return k < 32 && bits >> k & 1;
 }
 
-/* Returns whether the kernel only copies values. Such kernels of this backend copy 16-bit values unchanged. */
+/* Returns whether the kernel only copies values. Kernels of this backend that do so copy 16-bit values unchanged. */
 static bool copies_small(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++)
@@ -161,9 +162,9 @@ static bool has_small(const brim_node *n)
   return any && !copies_small(n);
 }
 
-/* Returns whether results may share memory with inputs even if the kernel forbids it. They may if all results but
- * gradients are small, because the kernel then works in scratch: it widens whole inputs before it rounds any result,
- * and handles sliced inputs and results sample by sample. */
+/* Returns whether results may share memory with inputs even if the kernel forbids it. They may if all results except
+ * gradients are small, because the kernel then works in scratch: all samples of an unsliced input are widened before
+ * any result is rounded, and slices are processed sample by sample. */
 static bool has_apart_results(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -171,8 +172,9 @@ static bool has_apart_results(const brim_node *n)
   return !brim_node_traits(n)->view;
 }
 
-/* Returns the traits of a node that can be sliced, or NULL: all tensors of samples must have the same number of them,
- * operands of sums must be as large as the result, and results that are not samples must be accumulated. */
+/* Returns the traits of a node that can be sliced, or NULL. To be sliced, all tensors of samples must have the same
+ * number of samples, operands of sums must be as large as the result, and results that are not samples must be
+ * gradients that are accumulated. */
 static const brim_op_traits *find_slicing(const brim_node *n)
 {
   const brim_op_traits *s = brim_node_traits(n);
@@ -193,8 +195,8 @@ static const brim_op_traits *find_slicing(const brim_node *n)
   return s;
 }
 
-/* Returns the second half of a fused operation, if its first half must be rounded. relu needs no rounding, nor does a
- * norm of a sum: see settle_sum. */
+/* Returns the second half of a fused operation if the first half's result must be rounded. relu needs no rounding
+ * before it. Neither does the norm of a sum: see settle_sum. */
 static second second_of(const cpu_backend *b, const brim_node *n)
 {
   const cpu_epilogue epilogue = cpu_epilogue_of(b, n);
@@ -204,7 +206,7 @@ static second second_of(const cpu_backend *b, const brim_node *n)
   return is_small(n->out[0]) ? s : (second){0};
 }
 
-/* Returns the kernel of the first part of an operation: "linear" of "linear+tanh". */
+/* Returns the kernel of an operation's first half: "linear" for "linear+tanh". */
 static const brim_kernel *first_kernel(const char *op)
 {
   char name[64];
@@ -226,15 +228,15 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_t
     o->small = is_small(o->t);
     o->sliced = s && has_bit(in ? s->samples_in : s->samples_out, k);
     while (w->operand[o->same].t != o->t) o->same++;
-    if (w->second.adds) o->same = i; /* x + dropout(x): zeros stand for the first */
+    if (w->second.adds) o->same = i; /* x + dropout(x): the kernel gets zeros instead of the first x */
   }
-  /* The operand of the sum is not widened here, unless its order in memory must be changed. */
+  /* The second operand of the sum is not widened here, unless its memory order must change. */
   operand *last = &w->operand[n->in_count - 1];
   if (w->second.next && last->t->channel_block == n->in[0]->channel_block) last->small = false;
   return BRIM_OK;
 }
 
-/* Returns the samples of a slice: samples, or whole grains, within the target for scratch. */
+/* Returns how many samples a slice has: whole grains, or any number, as many as the target for scratch allows. */
 static int64_t slice_of(const wrapped *w, const brim_op_traits *s, int64_t grain)
 {
   uint64_t bytes = 0;
@@ -273,14 +275,14 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   return BRIM_OK;
 }
 
-/* seen: the tensor of the operand within a slice. */
+/* Returns the bytes of an operand's whole tensor. seen: its tensor in a slice, as the kernel sees it. */
 static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_tensor *seen)
 {
   const uint64_t bytes = o->small ? seen->bytes / 2 : seen->bytes;
   return o->sliced ? bytes / (uint64_t)w->slice * (uint64_t)w->rows : bytes;
 }
 
-/* Copies the kernel's choices for results to the node. */
+/* Copies the memory orders that the kernel chose for results to the node. */
 static void take_choices(const wrapped *w, const brim_node *n)
 {
   for (size_t i = n->in_count; i < w->operands; i++) {
@@ -304,8 +306,8 @@ static bool parts_agree(const wrapped *w, const brim_node *n)
   return true;
 }
 
-/* The operand whose widened copy operand i, a result, may overwrite, or i itself. With it, the gradient of a norm, a
- * sum and relu needs no more scratch than two kernels do. */
+/* Returns the operand whose widened copy result i may overwrite, or i itself. This way the gradient of norm, sum and
+ * relu needs no more scratch than two kernels do. */
 static size_t overwritten(const wrapped *w, const brim_node *n, size_t i)
 {
   const int32_t input = i < n->in_count ? -1 : cpu_norm_overwritten(w->kernel, i - n->in_count);
@@ -339,7 +341,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {
     if (!w->operand[i].small || w->operand[i].same != i) continue;
-    if (w->second.function && i > node->in_count) continue; /* rounded from the result's scratch */
+    if (w->second.function && i > node->in_count) continue; /* is rounded from the scratch of the result */
     const size_t at = overwritten(w, node, i);
     w->operand[i].offset = at != i ? w->operand[at].offset : need->workspace_bytes;
     if (at == i) need->workspace_bytes += cpu_aligned(w->part[0].tensor[i].bytes);
@@ -383,8 +385,8 @@ static CPU_PREPARE(prepare_kernel)
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
 
-/* Returns whether all gradients to which a node adds are vectors. Zeroing vectors before the kernel runs costs almost
- * no time. */
+/* Returns whether all gradients that a node adds to are vectors. Zeroing vectors before the kernel runs takes almost no
+ * time. */
 static bool adds_to_vectors(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -428,8 +430,8 @@ static char *at_row(const wrapped *w, const operand *o, void *base, int64_t row)
   return (char *)base + (o->sliced ? o->t->bytes / (uint64_t)w->rows * (uint64_t)row : 0);
 }
 
-/* The norm of a stored sum must be the norm of the stored value: the operands are added here and rounded, and the
- * kernel adds zeros. */
+/* Adds two operands and rounds their sum, so that a norm of a sum reads the sum as it is stored. The kernel then adds
+ * zeros to it. */
 typedef struct sum {
   const cpu_half *half;
   float *a, *b;
@@ -452,14 +454,14 @@ static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype,
   cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
 
-/* Makes the result from the first half's value in scratch: rounds it, applies the second half, and rounds again. */
+/* The second half: rounds the first half's value, which is in scratch, applies the second half, and rounds again. */
 typedef struct ending {
   const cpu_half *half;
   second second;
   float *x;
-  const uint16_t *a; /* the operand to add; perhaps the result's own memory; */
-  const float *wide; /* or this, which is that operand in another order */
-  uint16_t *between; /* the first half's value if it is a result too, else NULL */
+  const uint16_t *a; /* the operand to add, possibly in the result's memory */
+  const float *wide; /* the same operand in another order, instead of `a` */
+  uint16_t *between; /* the first half's value, if it is also a result; else NULL */
   uint16_t *y;
   int64_t count;
 } ending;
@@ -488,7 +490,7 @@ static void end_piece(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Finds the operand of a sum after the first half. Such a node runs on all samples at once. */
+/* Finds the second operand of a sum. Such a node runs on all samples at once. */
 static void find_next(cpu_backend *b, const wrapped *w, const part *p, const brim_launch *launch, ending *e)
 {
   const uint32_t last = launch->node->in_count - 1;
@@ -548,7 +550,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   return BRIM_OK;
 }
 
-/* Zeroes the vectors that a node is the first to add to, for a kernel that always adds. */
+/* Zeroes the vectors that a node is the first to add to, because its kernel always adds. */
 static void begin_vectors(const brim_launch *launch)
 {
   for (uint32_t i = 0; i < launch->node->out_count; i++)
@@ -571,7 +573,7 @@ static CPU_RUN(run)
   return BRIM_OK;
 }
 
-/* From fp32 to a small type or back; the order in memory stays. */
+/* cast converts fp32 to a small type or back, and keeps the memory order. */
 static CPU_PREPARE(cast_prepare)
 {
   (void)self;

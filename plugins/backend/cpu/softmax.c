@@ -1,7 +1,7 @@
-/* softmax and its logarithm over the last dimension, and their gradients; a task has some rows. */
+/* softmax and its logarithm over the last dimension, and their gradients. A task has some rows. */
 #include "broadcast.h"
 
-enum { PIECE = 16384 }; /* elements of a task, or one row */
+enum { PIECE = 16384 }; /* elements per task; at least one row */
 
 typedef struct rows {
   void (*forward)(const float *x, float *y, int64_t count); /* or: */

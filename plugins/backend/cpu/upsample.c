@@ -1,11 +1,11 @@
-/* upsample2d and its gradient: a task is some planes, each of one sample and one block of channels. The neighbours of
- * each row and column of y are computed once in a run.
+/* upsample2d and its gradient. A task has some planes; a plane is one sample and one block of channels. The taps of
+ * each row and column of y are computed once per run.
  *
- * Workspace: those, rows and then columns | for each thread a row of x. */
+ * Workspace: the taps of rows and then of columns | for each thread a row of x. */
 #include "cpu.h"
 #include "simd_upsample.h"
 
-#define TASK_FLOATS 8192 /* minimum, of y */
+#define TASK_FLOATS 8192 /* minimum floats of y per task */
 
 typedef struct planes {
   const cpu_upsampling *simd;
@@ -13,7 +13,7 @@ typedef struct planes {
   int64_t count, per_task;
   const float *from;
   float *to;
-  char *rows; /* one for each thread */
+  char *rows; /* one row of x for each thread */
   bool back;
 } planes;
 
@@ -27,8 +27,8 @@ static uint64_t row_bytes(int64_t width, int64_t lanes)
   return cpu_aligned((uint64_t)(width * lanes) * sizeof(float));
 }
 
-/* The rows or columns of x that output place p is interpolated from, and their weights. Its position in x (see
- * brim/ops.h) is the fraction above / below, in integers. */
+/* Returns the rows (or columns) of x from which output place p is interpolated, and their weights. The position in x
+ * (see brim/ops.h) is the fraction above / below, in integers. */
 static cpu_tap tap_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t places, int64_t p)
 {
   int64_t above = p * extent, below = places;

@@ -1,5 +1,6 @@
-/* matmul: y[i] = A[i] B[i] for every place i of the leading dimensions, A = a or its transpose, B likewise. One batched
- * product (product.h); transposes are read in place. Rank-4 values must be in plain order. */
+/* matmul: y[i] = A[i] B[i] for every place i of the leading dimensions, where A is a or its transpose, and B is b or
+ * its transpose. One batched product (product.h) reads transposed operands in place. Rank-4 values must be in plain
+ * order. */
 #include "kernel.cuh"
 #include "product.h"
 

@@ -1,11 +1,12 @@
-/* max_pool2d and its gradient, also of a max_pool2d that relu follows.
+/* max_pool2d and its gradient, alone or with a relu after max_pool2d.
  *
  *     y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q); index: its place in the window, r * S + s
  *
- * Of equal values the first counts; NaN is greater than every number, and the first NaN counts. A thread has one place
- * of y, or channels-last a pack of its channels, of 16 bytes if they divide C. Overlapping windows read from the cache,
- * so x is read from memory once. The gradient is gathered: each element of dx adds up dy of the windows that selected
- * it, in the order of y. So dx is written once, without being zeroed first, and every sum has one order. */
+ * Of equal values the first counts; NaN is greater than every number, and the first NaN counts. A thread computes one
+ * place of y; in channels-last order, it computes a pack of channels of a place (16 bytes if C is a multiple of a
+ * pack). Overlapping windows read from the cache, so x is read from memory once. The gradient is gathered: each element
+ * of dx adds up dy of the windows that selected it, in the order of y. So dx is written once, without being zeroed
+ * first, and every sum has one order. */
 #include "arithmetic.h"
 #include "pool_windows.h"
 #include "words.cuh"
@@ -18,7 +19,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
     const cuda_pixel at = cuda_pixel_of(&p, p.by_places, i);
     const cuda_range rows = cuda_window(&p, 0, at.row), columns = cuda_window(&p, 1, at.column);
-    const int top = (int)(rows.from - cuda_window_start(&p, 0, at.row)); /* of the part inside x, in the window */
+    /* First row, inside the window, of the part that lies in x. */
+    const int top = (int)(rows.from - cuda_window_start(&p, 0, at.row));
     const int left = (int)(columns.from - cuda_window_start(&p, 1, at.column)), kernel = (int)p.kernel[1];
     const int height = (int)(rows.to - rows.from), width = (int)(columns.to - columns.from);
     const T *corner = x + cuda_at_x(&p, &at, rows.from, columns.from) * V;
@@ -50,7 +52,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
   }
 }
 
-/* y: the result of relu, which masks dy; NULL: no relu follows. */
+/* y: the result of the relu, which masks dy; NULL if no relu follows. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     max_pool_grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const T *__restrict__ y,
@@ -92,7 +94,7 @@ template <typename T, int V> static brim_status pool(cuda_backend *b, const brim
                      (uint8_t *)launch->out[1], (const T *)launch->in[0], p, count, relu);
 }
 
-/* Whether a channels-last tensor's channels are whole packs. */
+/* Returns whether a tensor is channels-last and its channels fill whole packs. */
 template <typename T> static bool has_packs(const brim_tensor *t)
 {
   return cuda_channels_last(t) && t->shape.dim[1] % cuda_pack<T>::count == 0;
@@ -117,7 +119,8 @@ static CUDA_RUN(max_pool2d_relu_run)
 BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .prepare = cuda_follow_prepare, .run = max_pool2d_run};
 BRIM_KERNEL(max_pool2d_relu) = {.op = "max_pool2d+relu", .prepare = cuda_follow_prepare, .run = max_pool2d_relu_run};
 
-/* The result has the order of the index, that of the forward pass, as has the result of relu, if there is one. */
+/* The result has the memory order of the index, which the forward pass chose. The result of the relu, if any, has the
+ * same order. */
 static CUDA_PREPARE(max_pool2d_grad_prepare)
 {
   (void)self, (void)program, (void)state;

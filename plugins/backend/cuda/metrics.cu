@@ -1,4 +1,4 @@
-/* Metrics of classification, from logits or from ranks, and of regression, in the last section:
+/* Metrics of classification, from logits or from ranks. The last section has the metrics of regression.
  *
  *     rank[n]     = the classes before the label: greater logits, and of equal ones earlier classes
  *     metrics[0] += sum of losses     [1] += ranks of 0, right answers     [top] += ranks below top_k
@@ -6,9 +6,9 @@
  *
  * The logits are read once; a warp or a block counts a row. One thread adds the losses, from tiles in shared memory, in
  * the order of the samples, to the sum of the previous micro-batches, so the sum does not depend on the micro-batch.
- * That takes some nanoseconds for each loss, little beside the products of whole layers. Everything else is whole
- * numbers, for which any order gives the same result, including the atomic additions of 1 to cells of the confusion
- * matrix, which are exact up to 2^53. A single block does both if there are few rows. */
+ * This takes some nanoseconds per loss, little compared with a model's products. All other metrics are whole numbers,
+ * so any order of additions gives the same result; this includes the atomic additions of 1 to cells of the confusion
+ * matrix, which are exact up to 2^53. If there are few rows, a single block does both. */
 #include "loss.h"
 #include "loss_geometry.h"
 #include "team.cuh"
@@ -23,10 +23,10 @@ typedef struct sums {
   int64_t count;
   int32_t top_k;
   double *metrics;
-  int64_t top; /* index in metrics */
+  int64_t top; /* index of the top-k count in metrics */
 } sums;
 
-/* By one block. */
+/* Adds up the rows with one block. */
 static __device__ inline void add_rows(const sums &s)
 {
   __shared__ float tile[TILE];
@@ -96,7 +96,7 @@ template <bool WIDE> static __device__ inline int64_t team_least(int64_t value)
   }
 }
 
-/* Returns the index of the team's first greatest value, from each thread's greatest value and its index. */
+/* Returns the index of the team's first greatest value. Each thread passes its greatest value and the index of that. */
 template <bool WIDE> static __device__ inline int64_t team_first(float best, int64_t first, int64_t count)
 {
   const float greatest = cuda_team_max<WIDE>(best);
@@ -107,11 +107,11 @@ template <bool WIDE> static __device__ inline int64_t team_first(float best, int
 typedef struct answers {
   const void *logits;
   const int32_t *label;
-  const float *share;          /* or instead [rows, classes]; the label is then the class of the greatest share */
+  const float *share;          /* [rows, classes], instead of labels; the class with the greatest share is the label */
   int64_t rows, classes, each; /* each: rows of a sample */
   int32_t ignores, ignore_index;
-  int32_t *rank;     /* -1 if the label is wrong, or does not count */
-  double *confusion; /* or NULL */
+  int32_t *rank;     /* -1 if the label is not a class, or is ignored */
+  double *confusion; /* NULL if it is not wanted */
   uint64_t node;
   cuda_control *control;
 } answers;
@@ -144,7 +144,7 @@ template <bool WIDE, typename T> static __device__ inline void answer_rows(const
     }
     const float own = cuda_load(&row[label]);
     float best = -INFINITY;
-    int64_t first = p.classes; /* the class of this thread's best */
+    int64_t first = p.classes; /* the class of this thread's greatest logit */
     int before = 0;
     for (int64_t k = team.lane; k < p.classes; k += team.lanes) {
       const float v = cuda_load(&row[k]);
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer
   answer_rows<WIDE, T>(p);
 }
 
-/* One block. */
+/* Runs as one block. */
 template <typename T> static __global__ void __launch_bounds__(ADD_THREADS, 1) answer_and_add_kernel(answers p, sums s)
 {
   answer_rows<false, T>(p);
@@ -253,7 +253,7 @@ typedef struct errors {
   double *metrics;
 } errors;
 
-enum { SAMPLES = 1024 }; /* in a tile */
+enum { SAMPLES = 1024 }; /* samples in a tile */
 #define PERCENT_LEAST 1e-7
 
 static __device__ inline void mean_errors(const errors &p, int64_t sample, double *error, double *share)

@@ -1,15 +1,15 @@
 /* Products on tensor cores in bf16 and fp16, with fp32 sums: mma.sync m16n8k16 of compute capability 8.0.
  *
- * A warp multiplies A, 16 rows of 16 numbers, by B, 16 x 8. A thread holds a part of each matrix, a fragment: with
- * g = lane / 4 and c = lane % 4, two neighbouring numbers in a register of 32 bits (PTX: "Matrix fragments for
- * mma.m16n8k16 with floating point type"),
+ * A warp multiplies A, 16 rows of 16 numbers, by B, 16 x 8. A thread holds a part of each matrix, a fragment. A
+ * register of 32 bits has two neighbouring numbers of A or B (PTX: "Matrix fragments for mma.m16n8k16 with floating
+ * point type"). With g = lane / 4 and c = lane % 4:
  *
  *     A     register 0: row g, columns 2c and 2c + 1;    1: row g + 8;    2 and 3: the same rows, columns 8 further on
  *     B     register 0: rows 2c and 2c + 1, column g;    1: rows 8 further on
  *     sum   0 and 1: row g, columns 2c and 2c + 1;       2 and 3: row g + 8
  *
- * So two neighbouring sums, rounded, are an A of 16 x 16 without any exchange between lanes: the next product can use
- * the previous one's result.
+ * So the rounded sums of two neighbouring products are the fragment of a 16 x 16 matrix A: the next product can use the
+ * result of the previous one without exchange between lanes.
  *
  * A tile in shared memory has rows of DEPTH numbers and eight more, so that the eight rows of 16 bytes that a load of
  * fragments reads at a time are in different banks. Tiles are filled by asynchronous copies of 16 bytes, which do not
@@ -27,7 +27,7 @@
 
 #define MMA_PAD 8 /* numbers after each row of a tile */
 
-/* sum += A * B. */
+/* sum += A B. */
 template <typename T>
 static __device__ inline void mma_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
@@ -45,8 +45,8 @@ static __device__ inline void mma_add(float (&sum)[4], const uint32_t (&a)[4], u
 #endif
 }
 
-/* Loads four matrices of 8 x 8 numbers: register i of a thread is row g, columns 2c and 2c + 1 of matrix i, or, if they
- * are TURNED, rows 2c and 2c + 1 of column g. Lane l gives the address of row l % 8 of matrix l / 8. */
+/* Loads four matrices of 8 x 8 numbers. Register i of a thread gets row g, columns 2c and 2c + 1 of matrix i; if
+ * TURNED, it gets rows 2c and 2c + 1 of column g. Lane l passes the address of row l % 8 of matrix l / 8. */
 template <bool TURNED, typename T> static __device__ inline void mma_load(uint32_t (&r)[4], const T *row)
 {
 #ifdef CUDA_EMULATED
@@ -64,8 +64,8 @@ template <bool TURNED, typename T> static __device__ inline void mma_load(uint32
 #endif
 }
 
-/* Starts a copy of BYTES, 4 or 16, to shared memory; of zeros if not `is`. It has ended after this thread's mma_wait.
- */
+/* Starts a copy of BYTES (4 or 16) to shared memory, or of zeros if `is` is false. It has ended after this thread's
+ * mma_wait. */
 template <int BYTES> static __device__ inline void mma_copy(void *to, const void *from, bool is)
 {
 #ifdef CUDA_EMULATED
@@ -88,7 +88,7 @@ static __device__ inline void mma_wait()
 #endif
 }
 
-/* 2^x, within two units in the last place; 0 for -infinity. */
+/* Returns 2^x, within two units in the last place; 0 for -infinity. */
 static __device__ inline float mma_exp2(float x)
 {
 #ifdef CUDA_EMULATED
@@ -100,7 +100,7 @@ static __device__ inline float mma_exp2(float x)
 #endif
 }
 
-/* Two numbers as a register of a fragment. */
+/* Returns two numbers as a register of a fragment. */
 template <typename T> static __device__ inline uint32_t mma_pair(float first, float second)
 {
   T value[2];
@@ -113,12 +113,12 @@ template <typename T> static __device__ inline uint32_t mma_pair(float first, fl
 
 /* ---- tiles ---- */
 
-/* Starts copying COUNT rows, `stride` apart, the first `width` numbers of each, by a block of THREADS. Only `rows` rows
- * exist; the rest of the tile becomes 0. Rows start at multiples of 16 bytes; width is a multiple of 8. */
+/* A block of THREADS starts copying the first `width` numbers of each of COUNT rows, which are `stride` apart. Only
+ * `rows` rows exist; the rest of the tile becomes 0. Rows start at multiples of 16 bytes; width is a multiple of 8. */
 template <int DEPTH, int COUNT, int THREADS, typename T>
 static __device__ inline void mma_copy_tile(T *tile, const T *from, int64_t stride, int64_t rows, int width)
 {
-  constexpr int LANES = DEPTH <= 64 ? 8 : 16, STEP = THREADS / LANES; /* for each row; rows at a time */
+  constexpr int LANES = DEPTH <= 64 ? 8 : 16, STEP = THREADS / LANES; /* LANES: threads per row; STEP: rows at a time */
   const int first = (int)threadIdx.x / LANES, d = (int)threadIdx.x % LANES * 8;
   static_assert(COUNT % STEP == 0 && DEPTH % 16 == 0, "whole steps");
   if (d >= DEPTH) return;
@@ -131,9 +131,9 @@ static __device__ inline void mma_copy_tile(T *tile, const T *from, int64_t stri
   }
 }
 
-/* Fragments of a tile at (row, d): an A of 16 x 16; two Bs whose columns are the tile's rows row .. row + 15, and whose
- * rows are d .. d + 15; two Bs whose rows are the tile's, and whose columns are d .. d + 15. Of two Bs, the first is
- * registers 0 and 1. */
+/* Load fragments of a tile at (row, d). mma_load_a: an A of 16 x 16. mma_load_columns: two Bs; their columns are rows
+ * row .. row + 15 of the tile, their rows are d .. d + 15. mma_load_rows: two Bs; their rows are rows of the tile,
+ * their columns are d .. d + 15. The first B is in registers 0 and 1. */
 template <int DEPTH, typename T>
 static __device__ inline void mma_load_a(uint32_t (&a)[4], const T *tile, int row, int d)
 {
@@ -155,7 +155,7 @@ static __device__ inline void mma_load_rows(uint32_t (&b)[4], const T *tile, int
 
 /* ---- products of a warp's 16 rows ---- */
 
-/* sum[row][column] += a[row] . b[column]: 8 N rows of b, and the rows of a from `row` on. */
+/* sum[row][column] += a[row] . b[column], for the rows of a from `row` on and 8 N rows of b. */
 template <typename T, int DEPTH, int N>
 static __device__ inline void mma_dot(float (&sum)[N][4], const T *a, int row, const T *b)
 {
@@ -172,7 +172,7 @@ static __device__ inline void mma_dot(float (&sum)[N][4], const T *a, int row, c
   }
 }
 
-/* Sums, rounded, as an A: those of columns 16 i .. 16 i + 15. */
+/* Rounds the sums of columns 16 i .. 16 i + 15 to a fragment A. */
 template <typename T, int N> static __device__ inline void mma_narrow(uint32_t (&a)[4], const float (&sum)[N][4], int i)
 {
   a[0] = mma_pair<T>(sum[2 * i][0], sum[2 * i][1]);
@@ -181,7 +181,7 @@ template <typename T, int N> static __device__ inline void mma_narrow(uint32_t (
   a[3] = mma_pair<T>(sum[2 * i + 1][2], sum[2 * i + 1][3]);
 }
 
-/* sum[row][d] += over columns of p[row][column] * b[column][d], with p rounded. */
+/* sum[row][d] += sum over columns of p[row][column] * b[column][d]. p is rounded. */
 template <typename T, int DEPTH, int N>
 static __device__ inline void mma_combine(float (&sum)[DEPTH / 8][4], const float (&p)[N][4], const T *b)
 {
@@ -197,7 +197,7 @@ static __device__ inline void mma_combine(float (&sum)[DEPTH / 8][4], const floa
     }
   }
 }
-/* The same of p and of q at once, which reads b once. */
+/* Does the same for p and q together, so that b is read once. */
 template <typename T, int DEPTH, int N>
 static __device__ inline void mma_combine_both(float (&sum)[DEPTH / 8][4], const float (&p)[N][4],
                                                float (&other)[DEPTH / 8][4], const float (&q)[N][4], const T *b)
@@ -218,7 +218,8 @@ static __device__ inline void mma_combine_both(float (&sum)[DEPTH / 8][4], const
   }
 }
 
-/* Stores a thread's part of a row of sums times `factor`; half: 0 for row g, 1 for row g + 8. width: as for a tile. */
+/* Stores a thread's part of a row of sums times `factor`. half: 0 for row g, 1 for row g + 8. width: as in
+ * mma_copy_tile. */
 template <typename T, int N>
 static __device__ inline void mma_store_row(T *to, const float (&sum)[N][4], int half, float factor, int width)
 {
@@ -229,7 +230,7 @@ static __device__ inline void mma_store_row(T *to, const float (&sum)[N][4], int
   }
 }
 
-/* Reduce over the four lanes of a row. The maximum ignores NaN. */
+/* Reduce a value over the four lanes of a row. The maximum ignores NaN. */
 static __device__ inline float mma_row_sum(float value)
 {
   value += __shfl_xor_sync(0xFFFFFFFFu, value, 2);

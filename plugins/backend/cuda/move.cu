@@ -1,14 +1,15 @@
-/* Moves of values: reshape, concat, slice, pad. Each reads the values that it keeps once, and writes its result once.
+/* The operations that move values: reshape, concat, slice, pad. Each reads the values that it keeps once, and writes
+ * its result once.
  *
- * All but pad copy runs of bytes at constant strides in the source and in the target. Threads move the widest words
- * that fit the runs, whatever the values' type. A channels-last rank-4 tensor is, in memory, a plain one of [N,H,W,C],
+ * All except pad copy runs of bytes at constant strides in the source and in the target. Threads move the widest words
+ * that fit the runs, for any type of values. In memory, a channels-last tensor of rank 4 is a plain tensor [N,H,W,C],
  * so these operations keep that order without special cases. */
 #include "move_geometry.h"
 #include "words.cuh"
 
 /* ---- runs ---- */
 
-/* `count` runs; all sizes in bytes. */
+/* `count` runs. All sizes are in bytes. */
 typedef struct runs {
   int64_t count, run, from_stride, to_stride;
 } runs;
@@ -33,7 +34,7 @@ template <typename U> static brim_status copy_words(cuda_backend *b, runs r, cha
                      r.to_stride / width);
 }
 
-/* to_offset, from_offset: bytes from the tensors' starts, which are aligned, to the first run. */
+/* to_offset and from_offset are the bytes from the starts of the tensors, which are aligned, to the first run. */
 static brim_status copy_runs(cuda_backend *b, runs r, void *to, int64_t to_offset, const void *from,
                              int64_t from_offset)
 {
@@ -43,16 +44,17 @@ static brim_status copy_runs(cuda_backend *b, runs r, void *to, int64_t to_offse
 
 /* ---- reshape ---- */
 
-/* Whether the result has the bytes of x in the same order: plain to plain, or a change only of how pixels are
- * counted. */
+/* Returns whether the result has the bytes of x in the same order: both are plain, or both are channels-last and only
+ * the dimensions of the pixels change. */
 static bool keeps_bytes(const brim_tensor *x, const brim_tensor *y)
 {
   if (cuda_in_order(x, false) && cuda_in_order(y, false)) return true;
   return cuda_channels_last(x) && cuda_channels_last(y);
 }
 
-/* A plain result is a view of plain x, and costs nothing; if a later operation needs another order, converting costs
- * the same there as here. Channels-last images stay so if the number of channels stays. */
+/* If x is plain, the result is a view of x and costs no time. If a later operation needs another order, it converts the
+ * result, which takes as long as converting it here. Channels-last images stay channels-last if the number of channels
+ * stays. */
 static CUDA_PREPARE(reshape_prepare)
 {
   (void)self, (void)program, (void)state;
@@ -126,7 +128,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A value in the type's format, repeated. */
+/* Returns a value in the format of the type, repeated to fill 16 bytes. */
 static uint4 filling_of(uint32_t dtype, double value)
 {
   const float real = (float)value;

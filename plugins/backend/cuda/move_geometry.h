@@ -1,5 +1,5 @@
-/* Geometry of moves: dimensions in the order of memory, merged where they stay neighbours. Plain functions of shapes; C
- * and C++. */
+/* Geometry of moves: dimensions in memory order, merged if they stay neighbours. Plain functions of shapes, for C and
+ * C++. */
 #ifndef CUDA_MOVE_GEOMETRY_H
 #define CUDA_MOVE_GEOMETRY_H
 #include <stdbool.h>
@@ -7,18 +7,18 @@
 #include "brim/tensor.h"
 #include "divider.h"
 
-/* The widest unit, in bytes, that divides all lengths; threads load and store one at a time. `lengths` is the bitwise
- * or of the lengths: a power of two divides each of them if it divides that. */
+/* Returns the widest unit, in bytes, that divides all lengths; threads load and store one unit at a time. `lengths` is
+ * the bitwise or of the lengths, because a power of two divides all lengths if it divides their bitwise or. */
 static inline int64_t cuda_unit_bytes(int64_t lengths)
 {
   const int64_t lowest = lengths & -lengths;
   return lowest == 0 || lowest > 16 ? 16 : lowest;
 }
 
-/* A tensor's dimensions in the order of memory, [N][C][H][W] or, channels-last, [N][H][W][C]. */
+/* A tensor's dimensions in memory order: [N][C][H][W] or, channels-last, [N][H][W][C]. */
 typedef struct cuda_view {
   int32_t rank;
-  int32_t logical[BRIM_DIMS_MAX]; /* the dimension of the shape that each one is */
+  int32_t logical[BRIM_DIMS_MAX]; /* for each dimension in memory, the dimension of the shape */
   int64_t dim[BRIM_DIMS_MAX];
 } cuda_view;
 
@@ -34,7 +34,7 @@ static inline cuda_view cuda_view_of(const brim_shape *shape, bool channels_last
   return v;
 }
 
-/* The products of the dimensions before and after dimension `axis` of the shape, in memory. */
+/* In memory order, the products of the dimensions before and after dimension `axis` of the shape. */
 typedef struct cuda_around {
   int64_t outer, inner;
 } cuda_around;
@@ -56,8 +56,8 @@ static inline cuda_around cuda_around_of(const cuda_view *v, int32_t axis)
 
 /* ---- pad ---- */
 
-/* The dimensions of y, outermost first, in units of unit_bytes; and for each, the length of x and the padding before x.
- */
+/* The dimensions of y, outermost first, in units of unit_bytes. For each dimension it also has the length of x and the
+ * padding before x. */
 typedef struct cuda_padding {
   int32_t rank;
   cuda_divider y[BRIM_DIMS_MAX];
@@ -65,7 +65,7 @@ typedef struct cuda_padding {
   int64_t unit_bytes, count; /* count: units of y */
 } cuda_padding;
 
-/* `before` is indexed by the shapes' dimensions. A dimension without padding is merged with the one before it. */
+/* `before` is indexed by the dimensions of the shapes. A dimension without padding is merged with the one before it. */
 static inline cuda_padding cuda_padding_of(const brim_shape *x, const brim_shape *y, const int64_t *before,
                                            bool channels_last, int64_t element_bytes)
 {
@@ -98,7 +98,7 @@ static inline cuda_padding cuda_padding_of(const brim_shape *x, const brim_shape
   return p;
 }
 
-/* Returns the unit of x that lies at unit i of y, or -1 for padding. */
+/* Returns the unit of x at unit i of y, or -1 for padding. */
 CUDA_ANYWHERE int64_t cuda_padding_source(const cuda_padding *p, int64_t i)
 {
   int64_t at = 0, step = 1;
@@ -113,14 +113,14 @@ CUDA_ANYWHERE int64_t cuda_padding_source(const cuda_padding *p, int64_t i)
 
 /* ---- permute ---- */
 
-/* y's dimensions in the order of memory, outermost first: their lengths, and their steps in x and in y. In elements, or
- * in units of several elements. */
+/* The dimensions of y in memory order, outermost first, with their lengths and their strides in x and in y. All are in
+ * elements, or in units of several elements. */
 typedef struct cuda_permutation {
   int32_t rank;
   int64_t dim[BRIM_DIMS_MAX], from[BRIM_DIMS_MAX], to[BRIM_DIMS_MAX];
 } cuda_permutation;
 
-/* Adds a dimension after the last one. Merges the two if they are neighbours in this order in x too. */
+/* Adds a dimension after the last one. Merges the two if they are also neighbours in this order in x. */
 static inline void cuda_permutation_add(cuda_permutation *p, int64_t dim, int64_t from)
 {
   if (dim == 1) return;
@@ -167,8 +167,8 @@ static inline int32_t cuda_permutation_inner(const cuda_permutation *p)
   return inner;
 }
 
-/* If runs stay whole (both have the same innermost dimension), converts everything to units of several elements.
- * Returns a unit's bytes. */
+/* If runs stay whole (x and y have the same innermost dimension), converts all lengths and strides to units of several
+ * elements. Returns the bytes of a unit. */
 static inline int64_t cuda_permutation_widen(cuda_permutation *p, int64_t element_bytes)
 {
   const int32_t last = p->rank - 1;

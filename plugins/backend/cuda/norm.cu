@@ -1,18 +1,18 @@
-/* Layer norm and RMS norm over the last dimension, alone, of a sum, or followed by relu. For each row x[0..F):
+/* Layer norm and RMS norm over the last dimension, optionally of a sum or followed by relu. For each row x[0..F):
  *
  *     mean = sum of x / F      rstd = 1 / sqrt(sum of (x - mean)^2 / F + eps)
- *     y    = (x - mean) * rstd * weight + bias          RMS norm takes 0 for the mean, weight + offset for weight, and
- * has no bias
+ *     y    = (x - mean) * rstd * weight + bias          RMS norm: mean is 0, weight is weight + offset, no bias
  *
- * A row is read once and held in registers, by a warp if it is short and by a block if not, so x and y are moved once
- * each; add+layer_norm also writes the sum. Rows that are too long for a block's registers are read again in each pass,
+ * A row is read once and held in registers: by a warp if it is short, otherwise by a block. So x and y are moved once
+ * each; add+layer_norm also writes the sum. Rows that do not fit into a block's registers are read again in each pass,
  * mostly from the cache.
  *
- * The mean is computed twice: m0 of the values, then the mean of their differences from m0. The error of m0 is some
- * roundings of a sum of F values, which may be as large as the deviation if the mean is large; the second mean corrects
- * it. The variance is the one around m0 minus the square of the correction, which is tiny, so there is no cancellation.
+ * The mean is computed in two steps: first m0, the mean of the values, then a correction, the mean of their differences
+ * from m0. The correction is necessary because m0 has the rounding errors of a sum of F values, and these may be as
+ * large as the deviation if the mean is large. The variance is the mean of (x - m0)^2 minus the square of the
+ * correction. That square is tiny, so there is no cancellation.
  *
- * All combinations are one kernel, so a fused operation gives the same bits as the two operations. */
+ * One kernel computes all combinations, so a fused operation gives the same bits as its two operations. */
 #include "norm.cuh"
 
 typedef struct forward {
@@ -25,7 +25,7 @@ typedef struct forward {
   int64_t rows, length;
 } forward;
 
-/* Statistics of a row, from its sums of (x - m0) and of (x - m0)^2. */
+/* The statistics of a row, computed from its sums of x - m0 and of (x - m0)^2. */
 typedef struct statistics {
   float mean, rstd;
 } statistics;
@@ -59,7 +59,7 @@ static __device__ inline void write_result(const forward &f, int64_t row, int64_
   cuda_store_values<W>((T *)f.y + row * f.length + i * W, y);
 }
 
-/* Adds b; the sum is rounded as it is stored. */
+/* Adds b. The sum is rounded to the type in which it is stored. */
 template <typename T, int W> static __device__ inline void add_other(const forward &f, int64_t at, float *x)
 {
   float other[W];
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(WARP ? CUDA_THREADS : CUDA_NORM_ROW_THR
   }
 }
 
-/* A thread has the same elements in every pass, so it reads only elements of the sum that it wrote itself. */
+/* A thread has the same elements in every pass. So it reads only elements of the sum that it wrote itself. */
 template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_ROW_THREADS, 1) long_rows(forward f)
 {
   const int64_t packs = f.length / W;
@@ -157,7 +157,7 @@ template <typename T, int W> static brim_status launch_rows(cuda_backend *b, con
   }
 }
 
-/* `sum`: the node has two inputs before the weight, and the sum as its first output. */
+/* sum: whether the node has two inputs before the weight, and their sum as its first output. */
 static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred, bool sum, bool relu)
 {
   const brim_tensor *x = launch->node->in[0];

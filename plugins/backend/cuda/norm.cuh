@@ -1,4 +1,4 @@
-/* Shared code of norms. */
+/* Shared code of the norms. */
 #ifndef CUDA_NORM_CUH
 #define CUDA_NORM_CUH
 #include "arithmetic.h"
@@ -7,7 +7,7 @@
 #include "team.cuh"
 #include "values.cuh"
 
-/* Loads W values, or only `count` of a tensor's last pack. */
+/* Loads W values, or `count` values of a tensor's last pack. */
 template <int W, typename T> static __device__ inline void load_some(float *v, const T *p, int count)
 {
   if (count == W) {
@@ -29,7 +29,7 @@ template <int W, typename T> static __device__ inline void store_some(T *p, cons
     if (k < count) cuda_store(p + k, v[k]);
 }
 
-/* The value rounded as it is stored, which a second operation would read. */
+/* Returns the value rounded to the type T, as a second operation would read it. */
 template <typename T> static __device__ inline float rounded(float value)
 {
   T stored;
@@ -41,8 +41,8 @@ template <typename T> static __device__ inline float rectified(float value)
   return cuda_activate({CUDA_RELU, 0}, rounded<T>(value));
 }
 
-/* Teams are warps or blocks. Functions for the index of the thread's team in the grid, the number of teams, the
- * thread's place in its team, and the team's size. */
+/* Teams are warps or blocks. These functions return the index of the thread's team in the grid, the number of teams,
+ * the thread's place in its team, and the team's size. */
 template <bool WARP> static __device__ inline int64_t team_index()
 {
   return WARP ? cuda_first() / CUDA_WARP : blockIdx.x;

@@ -1,29 +1,32 @@
 /* Batch norm and group norm of [N,C,...], optionally followed by an addition, relu or both; P places follow the
- * channels. Statistics are of a set: a group of samples and a channel (batch norm), or a sample and a group of channels
- * (group norm).
+ * channels. Each set has its own statistics: a group of samples and one channel (batch norm), or one sample and a group
+ * of channels (group norm).
  *
  *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)     M values in a set
  *     y    = (x - mean) * rstd * weight[c] + bias[c]
  *
- * x is moved twice, y once (the second time, much of x is still in the L2 cache if tensors have some tens of
- * megabytes). Three kernels: one computes the moments of pieces of a channel, so that all multiprocessors have work
- * even with few channels or few samples; one combines those of a set by a warp or a block; one scales every element.
+ * x is moved twice, y once. (The second time, much of x is still in the L2 cache if tensors have some tens of
+ * megabytes.) The first of three kernels computes the moments of pieces of a channel, so that all multiprocessors have
+ * work even with few channels or few samples. The second combines the moments of a set, by a warp or a block. The third
+ * scales every element.
  *
  * A thread adds up its values in double precision, so the mean is right even if it is small compared with the values.
- * It updates the squares of differences from the piece's first value with each value (Welford 1962), so a large mean
- * costs no digits. Threads and pieces are combined by their means first, then squares within plus squares between
- * (Chan, Golub and LeVeque 1979), pieces in double precision.
+ * With each value it updates the mean and the squared differences from it (Welford 1962), relative to the piece's first
+ * value, so a large mean costs no digits. The results of threads and of pieces are combined in two steps: first their
+ * means, then the squares within plus the squares between them (Chan, Golub and LeVeque 1979). Pieces are combined in
+ * double precision.
  *
- * In plain order a warp or a block reads a run of a channel's values. Channels-last, a block reads rows of a strip of
- * columns, and each thread keeps statistics of the 4 or 8 channels that it loads at once. Pieces depend on a group's
- * shape alone, so batch norm's results do not depend on the groups of a micro-batch. */
+ * In plain order, a warp or a block reads a run of a channel's values. In channels-last order, a block reads rows of a
+ * strip of columns, and each thread keeps the statistics of the 4 or 8 channels that it loads at once. Pieces depend on
+ * a group's shape alone, so batch norm's results do not depend on the groups of a micro-batch. */
 #include "norm_channels.cuh"
 
 /* ---- moments of pieces ---- */
 
-/* Moments of W series of `count` values: sums; means and squared differences from the means, relative to a shift. */
+/* Moments of W series of `count` values each: sums, and, relative to a shift, means and squared differences from the
+ * means. */
 template <int W> struct moments {
-  double sum[W]; /* of the values themselves */
+  double sum[W]; /* sums of the values themselves */
   float mean[W], squares[W], count;
 
   __device__ inline void clear()
@@ -110,12 +113,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS) column_moments(piece_sums
 
 typedef struct set_outputs {
   float *mean, *rstd;
-  float2 *of_group; /* batch norm: mean and unbiased variance; else NULL */
+  float2 *of_group; /* batch norm: mean and unbiased variance of each set; else NULL */
   double eps;
 } set_outputs;
 
-/* Combines pieces [begin, end) of each channel of a set, by a warp for each set, or a block if sets have many pieces.
- * There may be few sets, so a thread issues several loads at once, and divides only if sets have several channels. */
+/* Combines pieces [begin, end) of each channel of a set. Each set has a warp, or a block if sets have many pieces.
+ * There may be few sets, so a thread issues several loads at once. It divides only if sets have several channels. */
 template <bool WARP>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_moments(set_outputs out, const piece_sums *sums, cuda_norm_cut cut)
@@ -149,12 +152,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A block has 32 channels: all threads load GROUPS groups, then the first warp adds them in order. Group norm has as
- * many groups as samples and often only 32 or 64 channels, so there are few blocks to hide the latency; hence large
- * tiles. */
+/* A block has 32 channels: all threads load GROUPS groups, then the first warp adds them in order. GROUPS is large,
+ * because group norm has as many groups as samples and often only 32 or 64 channels, so few blocks hide the latency. */
 enum { GROUPS = 128 };
 
-/* The two outputs, and whether each has a sum to add to. */
+/* The two outputs, and whether each one is added to. */
 typedef struct norm_sums {
   float *at[2];
   bool adds[2];
@@ -203,7 +205,7 @@ typedef struct scaling {
   const float *mean, *deviation, *weight, *bias; /* mean and deviation of sets; weight and bias of channels */
   float eps;                                     /* running averages: rstd is 1 / sqrt(deviation + eps) */
   bool running, relu;
-  const void *a; /* is added before relu, in the order of x; or NULL */
+  const void *a; /* added before relu, in the order of x; or NULL */
 } scaling;
 
 typedef struct line {
@@ -222,7 +224,8 @@ static __device__ inline float on_line(const line &l, float x)
   return norm_result(x, l.mean, l.factor, l.bias);
 }
 
-/* What follows the norm, for W values of which `count` exist. The norm's result is rounded as if it were stored. */
+/* Applies the operations after the norm to W values, of which `count` exist. The norm's result is rounded as if it were
+ * stored. */
 template <int W, typename T>
 static __device__ inline void end_values(const scaling &s, float *v, int64_t place, int count)
 {
@@ -237,7 +240,7 @@ static __device__ inline void end_values(const scaling &s, float *v, int64_t pla
     for (int k = 0; k < W; k++) v[k] = rectified<T>(v[k]);
 }
 
-/* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
+/* Runs: a thread has packs of the whole tensor. The values of a pack may lie in several planes (sample, channel). */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS, 1) scale_runs(T *y, const T *x, scaling s, cuda_norm_cut cut)
 {
@@ -307,8 +310,8 @@ static brim_status launch_scale(cuda_backend *b, T *y, const T *x, const scaling
   CUDA_WITH_WIDTH(cut->wide, T, W, return cuda_launch(b, scale_columns<T, W>, cuda_norm_pieces(cut), y, x, s, *cut));
 }
 
-/* The cut for the statistics. In plain order, the channels of a group norm's set are contiguous, and count as one
- * run. */
+/* Returns the cut for the statistics. In plain order, the channels of a group norm's set are contiguous, and count as
+ * one run. */
 static cuda_norm_cut moments_cut(const brim_node *node)
 {
   const cuda_norm_cut c = cut_of(node);
@@ -332,11 +335,11 @@ static CUDA_PREPARE(norm_prepare)
   return BRIM_OK;
 }
 
-/* The operand of the sum, in the order of x, is needed after the norm's other scratch. */
+/* Requests scratch for the operand of the sum in the order of x. It follows the norm's other scratch. */
 static void prepare_sum(const brim_node *node, brim_kernel_need *need)
 {
   const uint64_t bytes = cuda_ordered_bytes(node->in[node->in_count - 1], cuda_channels_last(node->in[0]));
-  if (bytes > 0) need->no_inplace = 1; /* it may not be overwritten in another order */
+  if (bytes > 0) need->no_inplace = 1; /* an operand in another order may not be overwritten */
   if (bytes > need->workspace_bytes) need->workspace_bytes = bytes;
 }
 
@@ -371,7 +374,7 @@ static brim_status find_statistics(cuda_backend *b, const brim_launch *launch)
   return norm_add_groups(b, launch, 3, &cut, of_group);
 }
 
-/* The operations after a norm. */
+/* The operations that follow a norm. */
 enum ending { END_NONE, END_RELU, END_ADD, END_ADD_RELU };
 
 static brim_status scale(cuda_backend *b, const brim_launch *launch, scaling s, enum ending end)
@@ -399,7 +402,7 @@ static brim_status run_norm(cuda_backend *b, const brim_launch *launch, enum end
   return scale(b, launch, s, end);
 }
 
-/* Uses the running averages: each channel is one set, with the values of all samples. */
+/* Uses the running averages: each channel is a set with the values of all samples. */
 static brim_status run_inference(cuda_backend *b, const brim_launch *launch, enum ending end)
 {
   scaling s = {};

@@ -1,22 +1,23 @@
-/* Shared code of batch norm's and group norm's kernels, forward and backward: the positions of cuda_norm_cut's pieces
- * in memory. See norm_channels.cu. */
+/* Shared code of batch norm's and group norm's kernels, forward and backward: where the pieces of cuda_norm_cut lie in
+ * memory. See norm_channels.cu. */
 #ifndef CUDA_NORM_CHANNELS_CUH
 #define CUDA_NORM_CHANNELS_CUH
 #include "norm.cuh"
 
-/* For a piece of a channel: the mean and the squared differences from it, or the sums of dy and of dy * (x - mean). */
+/* The sums of a channel's piece: the mean and the squared differences from it, or the sums of dy and of dy * (x -
+ * mean). */
 typedef struct alignas(16) piece_sums {
   double first, second;
 } piece_sums;
 
-/* The result of a norm; factor: rstd * weight. The gradient of a following relu computes it again and must get the same
- * bits, so the compiler must not choose how it is rounded. */
+/* Returns the result of a norm. factor: rstd * weight. The gradient of a following relu computes the result again and
+ * must get the same bits, so the compiler must not choose how to round it. */
 static __device__ inline float norm_result(float x, float mean, float factor, float bias)
 {
   return fmaf(x - mean, factor, bias);
 }
 
-/* A piece: values [from, to) of the channels of group `group`, which begins at sample `sample`. */
+/* A piece: the values [from, to) of a channel in group `group`, whose first sample is `sample`. */
 typedef struct piece {
   int64_t group, sample, from, to;
 } piece;
@@ -28,7 +29,7 @@ static __device__ inline piece piece_at(const cuda_norm_cut &cut, int64_t index)
   return {g, g * cut.group, from, cuda_min(from + cut.piece, cuda_norm_group_samples(&cut, g) * cut.places)};
 }
 
-/* The position of value r of channel c. */
+/* Return the position of value r of channel c. */
 static __device__ inline int64_t run_at(const cuda_norm_cut &cut, const piece &p, int64_t c, int64_t r)
 {
   const int64_t sample = cuda_quotient(&cut.by_places, r);
@@ -44,8 +45,8 @@ static __device__ inline int64_t set_of(const cuda_norm_cut &cut, int64_t g, int
   return g * cut.sets + cuda_quotient(&cut.by_set_channels, c);
 }
 
-/* A walk over the elements of the tensor in plain order: the plane (sample, channel), the number of its values left,
- * and its set. */
+/* A walk over the elements of the tensor in plain order: the current plane (sample, channel), the number of values left
+ * in it, and its set. */
 typedef struct plane_walk {
   int64_t sample, channel, left, set;
 } plane_walk;
@@ -67,8 +68,8 @@ static __device__ inline void next_plane(plane_walk *at, const cuda_norm_cut &cu
   at->set = set_at(cut, at->sample, at->channel);
 }
 
-/* The columns of block `index`: a piece and its index; this thread's rows, from `first` on, `rows` apart; and at most W
- * channels from `channel` on. */
+/* The columns of block `index`. It has the piece and its index; this thread's rows, which are `first`, `first` + `rows`
+ * and so on; and at most W channels from `channel` on. */
 typedef struct column_place {
   piece p;
   int64_t index, channel, first;
@@ -89,7 +90,8 @@ template <int W> static __device__ inline column_place column_place_of(const cud
   return at;
 }
 
-/* v becomes the sums over all of the block's threads with the same pack of columns. All threads must call it. */
+/* Replaces v with the sum over all threads of the block that have the same pack of columns. All threads must call
+ * it. */
 template <int W, typename S> static __device__ inline void column_sums(S *v, int tile_columns)
 {
   __shared__ S of_warp[CUDA_NORM_WARPS][W][CUDA_WARP];
@@ -110,12 +112,12 @@ template <int W, typename S> static __device__ inline void column_sums(S *v, int
 }
 
 /* norm_channels.cu: [step] Adds of_group [groups][channels] to the outputs `out` and `out` + 1, or writes the sums,
- * group by group in order. Each group's contribution is rounded by itself, so results do not depend on where
- * micro-batches end. */
+ * group after group. Each group's contribution is rounded by itself, so results do not depend on the bounds of
+ * micro-batches. */
 brim_status norm_add_groups(cuda_backend *b, const brim_launch *launch, uint32_t out, const cuda_norm_cut *cut,
                             const float2 *of_group);
 
-/* [plan] How the work on x's channels is cut, from the shape of x and its order in memory (x: in[0]). */
+/* [plan] Returns how the work on x's channels is cut. It depends on the shape and the memory order of x (in[0]). */
 static inline cuda_norm_cut cut_of(const brim_node *node)
 {
   const brim_tensor *x = node->in[0];

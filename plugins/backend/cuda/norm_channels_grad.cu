@@ -4,44 +4,44 @@
  *     dx          = rstd * (g - mean of g - h * mean of g*h)       means over the set
  *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy         over each group of samples, in their order
  *
- * x and dy are moved twice, dx once. Everything follows from each channel's sums of dy and of dy * (x - mean), which
- * are computed by pieces: a warp or a block adds up the pieces of a group's channel, in double precision, and another
- * kernel adds up the channels of a set if there are several. Then an element needs four numbers of its set and channel:
+ * x and dy are moved twice, dx once. The gradients follow from each channel's sums of dy and of dy * (x - mean). These
+ * are first computed for pieces. A warp or a block adds up the pieces of a channel in a group, in double precision, and
+ * another kernel adds up the channels of a set if there are several. Then an element needs four numbers of its set and
+ * channel:
  *
  *     dx = rstd * (weight * dy - shift - slope * (x - mean))
  *          shift = mean of g     slope = rstd^2 * mean of g * (x - mean)
  *
  * dx may overwrite dy: a thread reads an element before it writes it.
  *
- * If relu follows the norm, dy passes relu's gradient on the way: dy counts as 0 where the result is at most 0. Both
- * passes compute the result again, from x. If an addition comes before the relu, the sign is that of the stored result.
- * The first pass reads it and writes the masked dy, which is the gradient of the other operand; the second pass reads
- * that. */
+ * If relu follows the norm, dy counts as 0 where the result is at most 0. Both passes compute the result again from x.
+ * If an addition comes before the relu, the stored result decides instead: the first pass reads it and writes the
+ * masked dy, which is the gradient of the other operand; the second pass reads the masked dy. */
 #include "norm_channels.cuh"
 
 /* ---- sums of pieces ---- */
 
-/* Which values of dy count. */
+/* The test for the values of dy that count. */
 enum masking { MASK_NONE, MASK_BY_X, MASK_BY_RESULT };
 
-/* The values that channels need: mean and rstd of each set; weight and bias of each channel. */
+/* Mean and rstd of each set; weight and bias of each channel. */
 typedef struct channel_values {
-  const float *mean, *rstd, *weight, *bias; /* bias: for MASK_BY_X */
+  const float *mean, *rstd, *weight, *bias; /* bias: used by MASK_BY_X */
 } channel_values;
 
 template <typename T> struct gradient_inputs {
-  const T *x, *dy, *result; /* result, masked: for MASK_BY_RESULT */
+  const T *x, *dy, *result; /* result, masked: used by MASK_BY_RESULT */
   T *masked;
   channel_values of;
 };
 
-/* The gradient of relu; y: its argument or its result. */
+/* The gradient of relu. y: the argument or the result of relu. */
 template <typename T> static __device__ inline float masked(float y, float dy)
 {
   return cuda_activation_gradient({CUDA_RELU, 0}, rounded<T>(y), dy);
 }
 
-/* A channel's numbers for the masks of a set. */
+/* The numbers of a channel in a set that its mask needs. */
 typedef struct mask_line {
   float mean, factor, bias;
 } mask_line;
@@ -53,8 +53,8 @@ static __device__ inline mask_line mask_line_of(const channel_values &of, int64_
   return {of.mean[set], 0, 0};
 }
 
-/* Loads W values of x and of the dy that count; writes the latter for MASK_BY_RESULT. line: of each value, or of all if
- * LINES is 1. */
+/* Loads W values of x, and W values of dy with 0 for those that do not count. MASK_BY_RESULT also writes the latter.
+ * line: the mask of each value, or of all values if LINES is 1. */
 template <enum masking MASK, int W, int LINES, typename T>
 static __device__ inline void load_masked(const gradient_inputs<T> &in, int64_t at, const mask_line *line, float *x,
                                           float *dy)
@@ -138,19 +138,19 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 typedef struct gradient_sets {
   const float *rstd, *weight;
-  float2 *of_set;         /* shift, slope */
-  float2 *of_group;       /* [groups][channels]: parts of dweight and dbias */
+  float2 *of_set;         /* shift and slope of each set */
+  float2 *of_group;       /* [groups][channels]: contributions to dweight and dbias */
   piece_sums *of_channel; /* [groups][channels], if sets have several channels */
 } gradient_sets;
 
-/* Computes shift and slope from the sums over a set of g and of g * (x - mean). */
+/* Computes shift and slope from a set's sums of g and of g * (x - mean). */
 static __device__ inline float2 slopes_of(const cuda_norm_cut &cut, int64_t g, double rstd, double first, double second)
 {
   const double values = (double)(cuda_norm_group_samples(&cut, g) * cut.places) * (double)cut.set_channels;
   return {(float)(first / values), (float)(second / values * rstd * rstd)};
 }
 
-/* A warp for each group's channel, or a block if it has many pieces. */
+/* Each channel of a group has a warp, or a block if it has many pieces. */
 template <bool WARP>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_products(gradient_sets out, const piece_sums *sums, cuda_norm_cut cut)
@@ -179,7 +179,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A warp for each set. */
+/* Each set has a warp. */
 static __global__ void __launch_bounds__(CUDA_THREADS) combine_channels(gradient_sets out, cuda_norm_cut cut)
 {
   const int64_t sets = cut.sets, total = cut.groups * sets;
@@ -200,7 +200,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) combine_channels(gradient
 /* ---- dx ---- */
 
 template <typename T> struct scaling_grad {
-  const T *x, *dy; /* MASK_BY_RESULT: dy is masked already */
+  const T *x, *dy; /* MASK_BY_RESULT: dy is already masked */
   T *dx;
   channel_values of;
   const float2 *of_set;
@@ -217,15 +217,15 @@ static __device__ inline line line_of(const scaling_grad<T> &s, int64_t set, int
   return {s.of.mean[set], s.of.rstd[set], s.of.weight[c], MASK == MASK_BY_X ? s.of.bias[c] : 0, of_set.x, of_set.y};
 }
 
-/* The product is rounded by itself, not in a fused multiply-add: if all g of a set are equal, or there is only one, the
- * mean has that rounding too, and they must cancel. */
+/* The product is rounded by itself, without a fused multiply-add: if all g of a set are equal, or there is only one,
+ * their mean has this rounding too, and the two must cancel. */
 template <typename T, enum masking MASK> static __device__ inline float on_line(const line &l, float x, float dy)
 {
   if constexpr (MASK == MASK_BY_X) dy = masked<T>(norm_result(x, l.mean, l.rstd * l.weight, l.bias), dy);
   return l.rstd * (__fmul_rn(l.weight, dy) - l.shift - l.slope * (x - l.mean));
 }
 
-/* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
+/* Runs: a thread has packs of the whole tensor. The values of a pack may lie in several planes (sample, channel). */
 template <typename T, enum masking MASK>
 static __global__ void __launch_bounds__(CUDA_THREADS) scale_runs_grad(scaling_grad<T> s, cuda_norm_cut cut)
 {
@@ -274,13 +274,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS) scale_columns_grad(scalin
 
 /* ---- operations ---- */
 
-/* Scratch, in this order. */
+/* The parts of the scratch, in this order. */
 typedef struct gradient_scratch {
   piece_sums *sums, *of_channel;
   float2 *of_group, *of_set;
 } gradient_scratch;
 
-/* Returns the bytes; fills in the addresses from `at` on. */
+/* Returns the bytes of the scratch, and sets the addresses from `at` on. */
 static uint64_t lay_out(gradient_scratch *s, char *at, const cuda_norm_cut *cut)
 {
   const uint64_t channels = (uint64_t)(cut->groups * cut->channels), sums = (uint64_t)(cut->channels * cut->pieces);
@@ -314,7 +314,7 @@ static brim_status launch_scale(cuda_backend *b, const scaling_grad<T> &s, const
                   return cuda_launch(b, scale_columns_grad<T, W, MASK>, cuda_norm_pieces(cut), s, *cut));
 }
 
-/* The positions of an operation's tensors. x is in[0], weight in[1], bias in[2] if the kernel needs it. */
+/* The indices of an operation's tensors. x is in[0] and weight in[1]; bias is in[2] if the kernel needs it. */
 typedef struct places {
   uint32_t mean, rstd, dy, result, dx, dweight; /* dbias follows dweight */
 } places;

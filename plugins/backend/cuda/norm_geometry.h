@@ -12,30 +12,31 @@
 /* ---- rows ---- */
 
 #define CUDA_NORM_ROW_THREADS 512
-/* Values of a row that a thread holds in registers: forward; backward, for each of x, dy and the sums of both
- * gradients; and in both passes if values are loaded one by one, each from an address of its own. */
+/* The values of a row that a thread can hold in registers. HELD: forward. GRAD_HELD: backward, for each of x, dy and
+ * the sums of both gradients. NARROW_HELD: in both passes, if values are loaded one by one, each from its own
+ * address. */
 #define CUDA_NORM_HELD 32
 #define CUDA_NORM_GRAD_HELD 16
 #define CUDA_NORM_NARROW_HELD 8
-/* Partial sums of a weight's gradient: the number of blocks that an H100 holds at a time, which is two for each
- * multiprocessor with CUDA_THREADS or more threads, and up to four times as many small ones. */
+/* The number of partial sums of a weight's gradient. It equals the blocks that an H100 runs at a time: two per
+ * multiprocessor with CUDA_THREADS or more threads, and up to four times as many if they are smaller. */
 #define CUDA_NORM_PARTS 264
 
 /* The threads that work on a row. */
 typedef enum cuda_norm_team {
-  CUDA_NORM_WARP,  /* a warp, which holds it */
-  CUDA_NORM_BLOCK, /* a block, which holds it */
-  CUDA_NORM_LONG   /* a block, which reads it once in each pass */
+  CUDA_NORM_WARP,  /* a warp, which holds the row */
+  CUDA_NORM_BLOCK, /* a block, which holds the row */
+  CUDA_NORM_LONG   /* a block, which reads the row once in each pass */
 } cuda_norm_team;
 
 typedef struct cuda_norm_rows {
   cuda_norm_team team;
-  bool wide; /* loads of 16 bytes: rows begin at multiples of 16, and most lanes of a warp have one */
+  bool wide; /* loads of 16 bytes; then rows begin at multiples of 16 bytes, and most lanes of a warp have a load */
   cuda_geometry geometry;
 } cuda_norm_rows;
 
-/* For rows of `length` values, `pack` of which are 16 bytes. A thread can hold `held` values: CUDA_NORM_HELD, or
- * backward CUDA_NORM_GRAD_HELD. */
+/* Returns the division of rows of `length` values. `pack` values are 16 bytes. A thread can hold `held` values:
+ * CUDA_NORM_HELD, or in the backward pass CUDA_NORM_GRAD_HELD. */
 static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int64_t pack, int64_t held)
 {
   cuda_norm_rows r = {CUDA_NORM_LONG, length % pack == 0 && length / pack >= CUDA_WARP / 2,
@@ -51,8 +52,9 @@ static inline cuda_norm_rows cuda_norm_rows_of(int64_t rows, int64_t length, int
   return r;
 }
 
-/* Backward: the same, but each block has several rows and computes one partial sum for each column. For rows that do
- * not fit into a block, another kernel computes the partial sums: blocks[0] strips of columns times blocks[1] parts. */
+/* Returns the division for the backward pass, in which each block has several rows and computes one partial sum for
+ * each column. If rows do not fit into a block, another kernel computes the partial sums, with the geometry of
+ * cuda_norm_columns_of: blocks[0] strips of columns and blocks[1] parts. */
 static inline cuda_norm_rows cuda_norm_grad_rows_of(int64_t rows, int64_t length, int64_t pack)
 {
   cuda_norm_rows r = cuda_norm_rows_of(rows, length, pack, CUDA_NORM_GRAD_HELD);
@@ -77,27 +79,28 @@ static inline int64_t cuda_norm_parts_of(int64_t rows, int64_t length, int64_t p
 
 /* ---- channels ---- */
 
-/* A channel's values in a group of samples, ordered by (sample, place), are divided into pieces of one size and a
- * shorter last one. In memory they are runs of `places` values ([N][C][P]), or columns ([N][P][C]). A block takes a
- * strip of the columns, tile_columns packs wide, and its threads take several rows at a time. */
+/* How work on channels is divided. A channel's values in a group of samples, ordered by (sample, place), are divided
+ * into pieces of the same size and a shorter last one. In memory they are runs of `places` values ([N][C][P]), or
+ * columns ([N][P][C]). With columns, a block takes a strip, tile_columns packs wide, and its threads take several rows
+ * at a time. */
 typedef struct cuda_norm_cut {
   int64_t samples, channels, places;
-  int64_t group, groups; /* samples of a set (the last one also has the rest); sets of samples */
+  int64_t group, groups; /* samples of a set (the last one also has the rest); number of such groups of samples */
   int64_t set_channels;  /* channels of a set */
-  int64_t sets;          /* of a group of samples */
-  int64_t piece, pieces; /* values of a piece; pieces of a channel, of all groups */
-  int64_t group_pieces;  /* of each group but the last, which has the rest */
-  int64_t strips;        /* columns: strips side by side */
+  int64_t sets;          /* sets in a group of samples */
+  int64_t piece, pieces; /* values of a piece; pieces of a channel in all groups */
+  int64_t group_pieces;  /* pieces of each group except the last, which has the rest */
+  int64_t strips;        /* columns: number of strips side by side */
   int32_t columns, wide; /* wide: loads of 16 bytes */
   int32_t warp;          /* runs: 1 if a warp works on a piece, 0 if a block does */
-  int32_t tile_columns;  /* columns: packs, a power of two up to 32 */
+  int32_t tile_columns;  /* columns: packs in a strip's width, a power of two up to 32 */
   cuda_divider by_places, by_channels, by_group, by_set_channels, by_group_pieces, by_strips;
 } cuda_norm_cut;
 
 enum {
   CUDA_NORM_WARP_PIECE = 2048,
   CUDA_NORM_BLOCK_PIECE = 8192,
-  CUDA_NORM_COLUMN_BLOCKS = 256, /* of a group, approximately, if columns are long enough */
+  CUDA_NORM_COLUMN_BLOCKS = 256, /* approximate blocks for a group, if columns are long enough */
   CUDA_NORM_COLUMN_LEAST = 4,    /* minimum values of a column for each thread */
   CUDA_NORM_COLUMN_MOST = 32
 };
@@ -107,7 +110,7 @@ CUDA_ANYWHERE int64_t cuda_norm_group_samples(const cuda_norm_cut *cut, int64_t 
   return g == cut->groups - 1 ? cut->samples - g * cut->group : cut->group;
 }
 
-/* Pieces of each channel in group g. */
+/* Returns the pieces of each channel in group g. */
 CUDA_ANYWHERE int64_t cuda_norm_pieces_of_group(const cuda_norm_cut *cut, int64_t g)
 {
   return g == cut->groups - 1 ? cut->pieces - g * cut->group_pieces : cut->group_pieces;
@@ -123,7 +126,7 @@ static inline void cuda_norm_cut_columns(cuda_norm_cut *cut, int64_t pack)
   cut->piece = rows * cuda_max(CUDA_NORM_COLUMN_LEAST, cuda_min(each, CUDA_NORM_COLUMN_MOST));
 }
 
-/* group: samples of a set; limited to `samples`. */
+/* group: samples of a set, at most `samples`. */
 static inline cuda_norm_cut cuda_norm_cut_of(int64_t samples, int64_t channels, int64_t places, int64_t group,
                                              int64_t set_channels, bool columns, int64_t pack)
 {
@@ -158,20 +161,20 @@ static inline cuda_norm_cut cuda_norm_cut_of(int64_t samples, int64_t channels, 
   return cut;
 }
 
-/* For kernels whose blocks (columns), or warps or blocks (runs), each take a piece. */
+/* The geometry of kernels in which each piece has a block (columns), or a warp or a block (runs). */
 static inline cuda_geometry cuda_norm_pieces(const cuda_norm_cut *cut)
 {
   if (cut->columns) return cuda_rows(cut->pieces * cut->strips, CUDA_THREADS);
   const int64_t pieces = cut->pieces * cut->channels;
   return cuda_rows(cut->warp ? cuda_divide_up(pieces, CUDA_NORM_WARPS) : pieces, CUDA_THREADS);
 }
-/* Whether a warp, rather than a block, adds up the sums of `pieces` pieces. Large images have thousands of pieces and
- * as few as 64 channels. Depends on a group's shape alone, like the pieces themselves. */
+/* Returns whether a warp, rather than a block, adds up the sums of `pieces` pieces. Large images have thousands of
+ * pieces and as few as 64 channels. The choice depends on a group's shape alone, like the pieces themselves. */
 static inline bool cuda_norm_is_for_warp(int64_t pieces)
 {
   return pieces <= CUDA_WARP;
 }
-/* For kernels with a warp, or a block, for each of `count`. */
+/* The geometry of kernels with a warp, or a block, for each of `count` results. */
 static inline cuda_geometry cuda_norm_teams(int64_t count, bool warp)
 {
   return cuda_rows(warp ? cuda_divide_up(count, CUDA_NORM_WARPS) : count, CUDA_THREADS);

@@ -1,28 +1,28 @@
-/* The gradients of layer norm and RMS norm. For each row, with h = (x - mean) * rstd and g = dy * weight, of RMS norm
- * dy * (weight + offset):
+/* The gradients of layer norm and RMS norm. For each row, with h = (x - mean) * rstd and g = dy * weight (for RMS norm
+ * g = dy * (weight + offset)):
  *
- *     dx       = rstd * (g - mean of g - h * mean of g*h)       RMS norm: mean 0, and without the mean of g
+ *     dx       = rstd * (g - mean of g - h * mean of g*h)       RMS norm: mean is 0, and the mean of g is omitted
  *     dweight += sum of dy * h      dbias += sum of dy          over the rows
  *
  * x and dy are read once and dx is written once: a warp or a block holds a row of both, as in norm.cu. Each thread also
  * keeps the sums of its columns over all rows of its team, so the parameters' gradients need no second pass. Every
- * block writes one sum for each column to scratch; a second kernel adds those up, in double precision and a fixed
- * order, and adds the result to the gradient. Their number is that of the blocks that an H100 holds at a time, so their
- * size is some percent of the rows' size.
+ * block writes one sum for each column to scratch. A second kernel adds these up in double precision, in a fixed order,
+ * and adds the result to the gradient. There are as many of these sums per column as an H100 can run blocks at a time,
+ * so they take some percent of the memory of the rows.
  *
- * layer_norm_grad+add and rms_norm_grad+add write a + dx, which saves a pass over both: a is the gradient that x has
- * from later nodes, as where a residual sum is also normalised.
+ * layer_norm_grad+add and rms_norm_grad+add write a + dx, which saves a pass over both. a is the gradient of x from
+ * later nodes, for instance if a residual sum is also normalised.
  *
  * Rows that are too long for registers are read twice for dx. A separate kernel adds up the columns first, because dx
  * may overwrite dy. */
 #include "norm.cuh"
 
 typedef struct backward {
-  const void *x, *dy, *a; /* a: the tensor to which dx is added, or NULL; dx may have its memory or that of dy */
+  const void *x, *dy, *a; /* a: added to dx, or NULL; dx may share memory with a or dy */
   void *dx;
   const float *weight, *mean, *rstd; /* mean is NULL for RMS norm */
   float offset;                      /* added to weight */
-  float *part;                       /* [parts][2][length]: of dweight, of dbias */
+  float *part;                       /* [parts][2][length]: parts of dweight and of dbias */
   int64_t rows, length;
 } backward;
 
@@ -35,8 +35,8 @@ static __device__ inline row_values values_of(const backward &v, int64_t row)
   return {v.mean ? v.mean[row] : 0.0f, v.rstd[row]};
 }
 
-/* dx of W values, given the means over the row of g and of g * h. g is rounded by itself, not in a fused multiply-add,
- * so that it equals its mean if a row has one value. */
+/* Writes dx of W values. It is given the means over the row of g and of g * h. g is rounded by itself, without a fused
+ * multiply-add, so that it equals its mean if a row has one value. */
 template <typename T, int W>
 static __device__ inline void write_gradient(const backward &v, int64_t at, int64_t i, row_values r, const float *x,
                                              const float *dy, float mean_g, float mean_gh)
@@ -55,7 +55,7 @@ static __device__ inline void write_gradient(const backward &v, int64_t at, int6
   cuda_store_values<W>((T *)v.dx + at + i * W, dx);
 }
 
-/* Adds up the warps' sums of a column, in the order of the warps, into the block's part. */
+/* Adds up the sums of a column over the warps, in their order, and writes the block's part. */
 template <int W, int PACKS>
 static __device__ void write_parts_of_warps(const backward &v, const float (*sum)[W], int which)
 {
@@ -157,7 +157,7 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_
   }
 }
 
-/* Each block has a strip of columns, and every gridDim.y-th row of it. */
+/* Each block has a strip of columns, and each gridDim.y-th row of it. */
 template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREADS) sum_columns(backward v)
 {
   const int64_t i = cuda_first() * W;
@@ -184,8 +184,8 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREA
 
 /* ---- adding up the sums of blocks ---- */
 
-/* A block has 32 columns; each warp adds every PART_WARPS-th part, then the warps' sums are added. blockIdx.y: dweight
- * or dbias. There are few blocks, so each is as large as possible. */
+/* A block has 32 columns. Each warp adds up every PART_WARPS-th part; then the sums of the warps are added. blockIdx.y
+ * selects dweight or dbias. Blocks are as large as possible, because there are few of them. */
 enum { PART_WARPS = 32 };
 static __global__ void __launch_bounds__(PART_WARPS *CUDA_WARP)
     add_parts(float *dweight, float *dbias, bool adds_weight, bool adds_bias, const float *part, int64_t parts,

@@ -1,5 +1,5 @@
-/* NVML by dlopen. The few functions that are needed are declared here, with the ABI that libnvidia-ml.so.1 has had
- * since drivers of 2020, because toolkits may come without nvml.h. */
+/* NVML by dlopen. This file declares the few functions that it needs, because toolkits may come without nvml.h. Their
+ * ABI has not changed since the drivers of 2020. */
 #include "nvml.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define LIBRARY "libnvidia-ml.so.1"
-#define USERS_MAX 4096 /* of a device */
+#define USERS_MAX 4096 /* maximum processes of a device */
 
 enum { NVML_SUCCESS = 0, NVML_INSUFFICIENT_SIZE = 7 };
 typedef struct nvml_device *nvml_handle;
@@ -20,8 +20,8 @@ typedef struct nvml_memory {
 } nvml_memory;
 
 /* The query for a device's processes, under the newest name that the library has. Versions 2 and 3 fill entries of 24
- * bytes, version 1 of 16; both begin with these members. Some drivers of branch 535 write 32 bytes under the name of
- * version 3, so there is always room for that. */
+ * bytes, version 1 entries of 16 bytes; all begin with these members. Some drivers of branch 535 write 32 bytes under
+ * the name of version 3, so there is always room for 32. */
 typedef struct nvml_process {
   unsigned pid;
   unsigned long long bytes; /* all ones if unknown */
@@ -42,11 +42,11 @@ static const struct {
     {"nvmlDeviceGetGraphicsRunningProcesses", LIST_GRAPHICS, 16},
 };
 
-/* The library, opened once in a process and never closed. */
+/* The library, which a process opens once and never closes. */
 static struct {
-  char problem[256]; /* why it is not usable; empty if it is */
+  char problem[256]; /* why the library is not usable; empty if it is */
   int (*by_uuid)(const char *uuid, nvml_handle *out);
-  int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, like all below */
+  int (*by_bus_id)(const char *bus_id, nvml_handle *out); /* may be NULL, as may the functions below */
   int (*memory)(nvml_handle device, nvml_memory *out);
   int (*driver)(char *out, unsigned room);
   const char *(*error_text)(int error);
@@ -56,7 +56,7 @@ static struct {
   } list[LISTS];
 } nvml;
 
-/* The linker's type is void *; POSIX guarantees that it holds a function. `function` is the address of a pointer. */
+/* The linker returns void *; POSIX guarantees that it can hold a function. `function` is the address of a pointer. */
 static bool find(void *library, const char *name, void *function)
 {
   void *symbol = dlsym(library, name);
@@ -115,8 +115,8 @@ static void format_uuid(const char *prefix, const uint8_t uuid[16], char out[CUD
                                i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-/* Finds the device, and writes its name into `uuid`. The runtime's UUID does not distinguish a GPU from a MIG instance,
- * so both prefixes are tried. The bus id is tried last, because it names a MIG instance's whole GPU. */
+/* Finds the device and writes its name into `uuid`. The runtime's UUID does not distinguish a GPU from a MIG instance,
+ * so both prefixes are tried. The bus id is tried last, because a MIG instance has the bus id of its whole GPU. */
 static brim_status find_handle(const cuda_nvml_key *key, char uuid[CUDA_UUID_BYTES], nvml_handle *out)
 {
   char mig[CUDA_UUID_BYTES];
@@ -166,7 +166,8 @@ brim_status cuda_nvml_driver(char out[CUDA_DRIVER_BYTES])
              : brim_fail(BRIM_ENOTSUP, LIBRARY " cannot report the driver's version: %s", text_of(error));
 }
 
-/* Writes a process's name, such as "python3"; empty if the process is not visible, as in another container. */
+/* Writes a process's name, such as "python3"; empty if this process cannot see it, for instance if it runs in another
+ * container. */
 static void read_name(int64_t pid, char *out, size_t room)
 {
   char path[64];
@@ -182,7 +183,7 @@ static void read_name(int64_t pid, char *out, size_t room)
 static void add_user(const nvml_process *process, brim_device_user *out, size_t room, size_t *count)
 {
   for (size_t i = 0; i < *count && i < room; i++)
-    if (out[i].pid == (int64_t)process->pid) return; /* listed twice: it computes and draws */
+    if (out[i].pid == (int64_t)process->pid) return; /* listed twice, because it computes and draws */
   if (*count < room) {
     brim_device_user *user = &out[*count];
     *user = (brim_device_user){.pid = process->pid, .bytes = process->bytes};

@@ -1,12 +1,13 @@
-/* permute: y's dimensions are x's in another order; 2 times the tensor's bytes.
+/* permute: the dimensions of y are those of x in another order. It moves 2 times the tensor's bytes.
  *
- * Dimensions that stay neighbours are merged first. If both have the same innermost dimension, its runs are copied in
- * the widest words possible. Otherwise matrices are transposed by tiles through shared memory, so that reads and writes
- * both go along rows of memory. A tile is 32 x 32, or 128 x 8 if a matrix has few columns or rows. If it has few of
- * both, tiles would be mostly empty: threads follow y, and their scattered reads of x meet in the cache.
+ * Dimensions that stay neighbours are merged first. If x and y then have the same innermost dimension, its runs are
+ * copied in the widest words possible. Otherwise matrices are transposed, tile by tile, through shared memory, so that
+ * reads and writes both go along rows of memory. A tile is 32 x 32, or 128 x 8 if a matrix has few columns or rows. If
+ * it has few of both, tiles would be mostly empty. Then each thread computes the next element of y, and the scattered
+ * reads of x hit the cache.
  *
- * A rank-4 result is channels-last if x's innermost dimension becomes the channels, for instance if images stored
- * [H,W,C] are permuted to [C,H,W]: then the order in memory stays. */
+ * A rank-4 result is channels-last if x's innermost dimension becomes the channels, for instance if images stored as
+ * [H,W,C] are permuted to [C,H,W]. Then the memory order does not change. */
 #include "move_geometry.h"
 #include "words.cuh"
 
@@ -49,8 +50,8 @@ template <typename U> static brim_status copy(cuda_backend *b, const brim_launch
 
 /* ---- tiles ---- */
 
-/* Matrices: y's innermost dimension is `rows`, with stride row_stride in x; x's is `columns`, with stride column_stride
- * in y. `others`: the starts of the matrices. */
+/* Matrices to transpose. The innermost dimension of y has length `rows` and stride row_stride in x; that of x has
+ * length `columns` and stride column_stride in y. `others` walks over the starts of the matrices. */
 typedef struct matrices {
   walk others;
   int64_t rows, row_stride, columns, column_stride;
@@ -62,7 +63,8 @@ template <typename U, int ROWS, int COLUMNS>
 static __global__ void __launch_bounds__(THREADS)
     transpose_kernel(U *__restrict__ y, const U *__restrict__ x, const matrices m)
 {
-  constexpr int APART = ROWS < CUDA_WARP ? CUDA_WARP / ROWS : 1; /* puts a warp's lanes in different banks */
+  /* An offset that puts the lanes of a warp in different banks. */
+  constexpr int APART = ROWS < CUDA_WARP ? CUDA_WARP / ROWS : 1;
   __shared__ U tile[ROWS][COLUMNS + APART];
   for (int64_t t = blockIdx.x; t < m.tiles; t += gridDim.x) {
     int64_t rest = t, from = 0, to = 0;
@@ -98,7 +100,7 @@ static brim_status transpose(cuda_backend *b, const brim_launch *launch, matrice
                      (U *)launch->out[0], (const U *)launch->in[0], m);
 }
 
-/* `inner`: the dimension of y that is x's innermost, but not y's. */
+/* `inner`: the dimension of y that is innermost in x, but not in y. */
 template <typename U>
 static brim_status exchange(cuda_backend *b, const brim_launch *launch, const cuda_permutation *p, int32_t inner)
 {

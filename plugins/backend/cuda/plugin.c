@@ -1,8 +1,8 @@
-/* The `cuda` backend: NVIDIA GPUs of compute capability 8.0 and later. cuBLASLt computes products, cuDNN convolutions;
- * the rest are kernels of our own, with a file for each family. A program is recorded once as a CUDA graph and launched
- * as a whole.
+/* The `cuda` backend: NVIDIA GPUs of compute capability 8.0 and later. cuBLASLt computes products and cuDNN
+ * convolutions. All other kernels are our own, with one file for each family. A program is recorded once as a CUDA
+ * graph and launched as a whole.
  *
- * The same inputs give the same bits in every run on a device: only deterministic algorithms are used. */
+ * The same inputs give the same bits in every run on a device, because only deterministic algorithms are used. */
 #include <stdlib.h>
 
 #include "card.h"
@@ -42,12 +42,12 @@ static brim_status create(const void *filled, void **self)
   if (p->tune && !p->profile[0])
     return brim_fail(BRIM_EINVAL, "backend.tune needs backend.profile: without the file, the next run may choose other "
                                   "algorithms and get different bits");
-  /* Kernels are loaded at their first launch, because all kernels of cuBLASLt and cuDNN take more than a gigabyte of
-   * device memory. The memory of kernels loaded later is counted at the first run of each program, before the first
-   * step. Programs run once before they are recorded, as nothing may be loaded during recording. memory.headroom_mb
-   * leaves room for it. */
-  /* Streams share the queues to the device, by default 8; with more of them, one lane of a federation does not wait for
-   * another's queue. */
+  /* Kernels are loaded at their first launch, because all kernels of cuBLASLt and cuDNN together take more than a
+   * gigabyte of device memory. Each program runs once before it is recorded, because nothing may be loaded during
+   * recording. This first run, before the first step, also counts the memory of the kernels that it loads.
+   * memory.headroom_mb leaves room for them. */
+  /* Streams share the queues to the device, 8 by default. With more queues, one lane of a federation does not wait for
+   * another lane's queue. */
   if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0 || setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
   if (((const cuda_plugin_params *)filled)->card == 0) BRIM_TRY(cuda_device_find(&count));

@@ -1,9 +1,9 @@
 /* Windows of pooling: the range of x in the window of a place of y, and, for gradients, the windows that contain an
- * element of x. Each function works along one dimension d: 0 for height, 1 for width. Plain functions, host and device;
- * C and C++.
+ * element of x. Each function works along one dimension d: 0 for height, 1 for width. Plain functions for host and
+ * device, in C and C++.
  *
- * Memory is [planes][height][width][lanes]: a plain tensor has N*C planes and 1 lane; a channels-last one has N planes
- * and C lanes, in packs of channels that one thread works on. */
+ * Memory is [planes][height][width][lanes]. A plain tensor has N*C planes and 1 lane. A channels-last tensor has N
+ * planes and C lanes, which are divided into packs of channels; one thread works on a pack. */
 #ifndef CUDA_POOL_WINDOWS_H
 #define CUDA_POOL_WINDOWS_H
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "divider.h"
 
 typedef struct cuda_pool {
-  int64_t planes, lanes; /* lanes: packs */
+  int64_t planes, lanes; /* lanes: in packs */
   int64_t extent[2];     /* H, W of x */
   int64_t places[2];     /* P, Q of y */
   int64_t kernel[2], stride[2], padding[2];
@@ -25,7 +25,8 @@ typedef struct cuda_range {
   int64_t from, to;
 } cuda_range;
 
-/* x [N,C,H,W], y [N,C,P,Q]; packs of `pack` channels, which divides C if channels_last, and is 1 otherwise. */
+/* Describes pooling from x [N,C,H,W] to y [N,C,P,Q], in packs of `pack` channels. `pack` divides C if channels_last,
+ * and is 1 otherwise. */
 static inline cuda_pool cuda_pool_of(const brim_pool2d_attr *attr, bool adaptive, const brim_shape *x,
                                      const brim_shape *y, bool channels_last, int64_t pack)
 {
@@ -38,7 +39,7 @@ static inline cuda_pool cuda_pool_of(const brim_pool2d_attr *attr, bool adaptive
   for (int d = 0; d < 2; d++) {
     p.extent[d] = x->dim[2 + d];
     p.places[d] = y->dim[2 + d];
-    p.kernel[d] = adaptive ? 1 : attr->kernel[d]; /* an adaptive pool's attributes are not used */
+    p.kernel[d] = adaptive ? 1 : attr->kernel[d]; /* an adaptive pool does not use these attributes */
     p.stride[d] = adaptive ? 1 : attr->stride[d];
     p.padding[d] = adaptive ? 0 : attr->padding[d];
     p.by_extent[d] = cuda_divider_of(p.extent[d]);
@@ -48,14 +49,14 @@ static inline cuda_pool cuda_pool_of(const brim_pool2d_attr *attr, bool adaptive
   return p;
 }
 
-/* Returns the start of a place's window, which may be in the padding. */
+/* Returns the first row or column of a place's window, which may be in the padding. */
 CUDA_ANYWHERE int64_t cuda_window_start(const cuda_pool *p, int d, int64_t place)
 {
   return place * p->stride[d] - p->padding[d];
 }
 
-/* Returns the range of x in a place's window; never empty. Adaptive: floor(place * H / P) to ceil((place + 1) * H / P).
- */
+/* Returns the range of x in a place's window, which is never empty. Adaptive windows reach from floor(place * H / P) to
+ * ceil((place + 1) * H / P). */
 CUDA_ANYWHERE cuda_range cuda_window(const cuda_pool *p, int d, int64_t place)
 {
   cuda_range r;
@@ -69,13 +70,14 @@ CUDA_ANYWHERE cuda_range cuda_window(const cuda_pool *p, int d, int64_t place)
   return r;
 }
 
-/* Returns the places whose windows contain row or column `at` of x. They are neighbours, as windows are in order.
+/* Returns the places whose windows contain row or column `at` of x. The places are neighbours, because windows are in
+ * order.
  *
  *     start <= at            place <= (at + padding) / stride
  *     start + kernel > at    place >= (at + padding - kernel + 1) / stride, rounded up
  *
  * For adaptive windows, place * H / P < at + 1 holds for places below (at + 1) * P / H, rounded up, and (place + 1) * H
- * / P > at holds from at * P / H on, rounded down: the formulas of a window with x and y exchanged. */
+ * / P > at holds from at * P / H on, rounded down. These are the formulas of a window with x and y exchanged. */
 CUDA_ANYWHERE cuda_range cuda_windows_over(const cuda_pool *p, int d, int64_t at)
 {
   cuda_range r;
@@ -90,7 +92,7 @@ CUDA_ANYWHERE cuda_range cuda_windows_over(const cuda_pool *p, int d, int64_t at
   return r;
 }
 
-/* The sum over a window is divided by the divisor of its row times the divisor of its column. */
+/* The sum over a window is divided by the divisor of its rows times the divisor of its columns. */
 CUDA_ANYWHERE float cuda_window_divisor(const cuda_pool *p, int d, int64_t place)
 {
   if (!p->adaptive && !p->exclude_padding) return (float)p->kernel[d];
@@ -105,7 +107,7 @@ static inline int64_t cuda_window_size(const cuda_pool *p)
   return cuda_divide_up(p->extent[0], p->places[0]) * cuda_divide_up(p->extent[1], p->places[1]);
 }
 
-/* Element i of [planes][rows][columns][lanes]. */
+/* The coordinates of element i in [planes][rows][columns][lanes]. */
 typedef struct cuda_pixel {
   int64_t plane, row, column, lane;
 } cuda_pixel;
@@ -120,7 +122,7 @@ CUDA_ANYWHERE cuda_pixel cuda_pixel_of(const cuda_pool *p, const cuda_divider by
   return at;
 }
 
-/* The reverse: the index of (row, column) of the same plane and lane in x, and in y. */
+/* Return the index of (row, column) in x, and in y, for the same plane and lane. */
 CUDA_ANYWHERE int64_t cuda_at_x(const cuda_pool *p, const cuda_pixel *same, int64_t row, int64_t column)
 {
   return ((same->plane * p->extent[0] + row) * p->extent[1] + column) * p->lanes + same->lane;

@@ -1,12 +1,13 @@
-/* Products of matrices, by cuBLASLt. All terms are row-major:
+/* Products of matrices, by cuBLASLt. All matrices are row-major:
  *
  *     d[i] = function(A[i] B[i] + bias)      or, with accumulate,      d[i] += A[i] B[i],      i in [0, batch)
  *
- * A [m,k] is a, or with transpose_a its transpose: a is stored [k,m]. B [k,n] likewise; d is stored [m,n].
+ * A [m,k] is a or, with transpose_a, the transpose of a, which is stored as [k,m]. B [k,n] is b or its transpose. d is
+ * stored as [m,n].
  *
- * A product is described and prepared in a kernel's prepare, run any number of times, and released. prepare selects one
- * of the library's algorithms, which depends on the description, the device and the library alone. All of them give the
- * same bits in every run. */
+ * A kernel describes and prepares a product in its prepare, runs it any number of times, and releases it.
+ * cuda_product_prepare selects one of the library's algorithms; the choice depends on the description, the device and
+ * the library alone. All of them give the same bits in every run. */
 #ifndef CUDA_PRODUCT_H
 #define CUDA_PRODUCT_H
 #include "cuda.h"
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-/* Without relu: the library's may turn NaN into 0. */
+/* relu is not among these functions, because the library's relu may turn NaN into 0. */
 enum cuda_function {
   CUDA_FUNCTION_NONE,
   CUDA_FUNCTION_GELU_TANH /* BRIM_GELU_TANH */
@@ -24,28 +25,28 @@ typedef struct cuda_product {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
   int64_t lda, ldb, ldd;                /* elements from one row to the next, as stored */
-  int64_t batch;                        /* 0 counts as 1 */
+  int64_t batch;                        /* number of products; 0 counts as 1 */
   int64_t stride_a, stride_b, stride_d; /* elements from one matrix of a batch to the next */
-  uint32_t type, type_d;                /* BRIM_DTYPE_F32, _BF16 or _F16: of a and b; of d: theirs or F32 */
-  bool accumulate;                      /* without bias, function and keep */
-  bool bias;                            /* [n], of d's type, added to each row */
+  uint32_t type, type_d;                /* BRIM_DTYPE_F32, _BF16 or _F16. type: of a and b. type_d: the same or F32 */
+  bool accumulate;                      /* adds to d; not with bias, function or keep */
+  bool bias;                            /* adds a vector [n] of d's type to each row */
   enum cuda_function function;
-  bool keep;          /* the function's argument is written too, in the order of d */
-  uint32_t alignment; /* of all addresses; 0 means CUDA_ALIGNMENT */
+  bool keep;          /* also writes the function's argument, in the order of d */
+  uint32_t alignment; /* common alignment of all addresses; 0 means CUDA_ALIGNMENT */
 } cuda_product;
 
 /* The addresses of a product's values. Outputs do not overlap inputs. */
 typedef struct cuda_operands {
   const void *a, *b, *bias;
   void *d, *kept;
-  bool writes;   /* of a product that accumulates: d is written in this run, and not read */
-  void *scratch; /* prepare's scratch_bytes, 256-byte aligned */
+  bool writes;   /* writes d instead of adding to it, in a product that accumulates */
+  void *scratch; /* has the scratch_bytes of prepare, 256-byte aligned */
 } cuda_operands;
 
 typedef struct cuda_product_plan cuda_product_plan;
 
-/* [plan] Returns ENOTSUP if the library does not offer it. A plain product (no bias, no function, with or without
- * batch, addresses aligned to their type) is always possible. scratch_bytes: for run; at most
+/* [plan] Returns ENOTSUP if the library does not offer the product. It offers every plain product: no bias, no
+ * function, with or without batch, addresses aligned to their type. scratch_bytes: the scratch of a run, at most
  * CUDA_PRODUCT_SCRATCH_MAX. */
 #define CUDA_PRODUCT_SCRATCH_MAX ((uint64_t)32 << 20)
 brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, cuda_product_plan **plan,
@@ -55,10 +56,10 @@ brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, con
 /* [init] Does nothing for NULL. */
 void cuda_product_release(cuda_product_plan *plan);
 
-/* linear.cu. [step] sum[c] = (adds ? sum[c] : 0) + over rows r of x[r][c], for a parameter's gradient: x [rows,columns]
- * of dtype, ld elements from one row to the next; each row starts at a multiple of 16 bytes if columns fill whole
- * packs; sum F32. Adds up parts of the rows, then the parts; the division depends on type, rows and columns alone.
- * scratch: cuda_column_sum_bytes [plan]. */
+/* linear.cu. [step] sum[c] = (adds ? sum[c] : 0) + sum over rows r of x[r][c], for a parameter's gradient. x
+ * [rows,columns] has type dtype; its rows are ld elements apart, and each starts at a multiple of 16 bytes if columns
+ * fill whole packs. sum is F32. Adds up parts of the rows, then the parts; the division depends on type, rows and
+ * columns alone. scratch has cuda_column_sum_bytes [plan] bytes. */
 uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t columns);
 brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, int64_t ld,
                             float *sum, bool adds, void *scratch);

@@ -1,18 +1,18 @@
 /* Running programs. The first run of a program starts its launches one after the other: at a kernel's first launch the
  * libraries and the runtime may load it and allocate its local memory, which is not allowed while a stream is captured.
- * Then the same launches are recorded as a CUDA graph, and every later run launches a kernel that writes the step's
- * values to cuda_control, and that graph. So a step costs the host a few microseconds, whatever the number of
- * operations.
+ * Then the same launches are recorded as a CUDA graph. Every later run launches two things: a kernel that writes the
+ * step's values to cuda_control, and the graph. So a step takes a few microseconds of the host's time, for any number
+ * of operations.
  *
- * An update has hundreds of nodes, one for each parameter, that do the same to different memory. When it is recorded,
- * the nodes of one operation are gathered into one launch (update_table.h), which gives the same bits. A parameter's
- * node may move before nodes of other operations, such as a batch norm's moving averages between its weights, if
- * neither writes memory that the other uses.
+ * An update has hundreds of nodes, one for each parameter, that do the same to different memory. When the update is
+ * recorded, the nodes of one operation are gathered into one launch (update_table.h), which gives the same bits. A
+ * parameter's node may move before nodes of other operations, such as the moving averages of a batch norm between its
+ * weights, if neither writes memory that the other uses.
  *
- * While a trace is recorded (trace.h), the launches are started one after the other again, with an event after each.
+ * While a trace is recorded (trace.h), every run starts the launches one after the other, with an event after each.
  *
- * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 each node is started and waited for by itself, so that an error
- * names its node. */
+ * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 the program starts each node by itself and waits for it, so
+ * that an error names its node. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ extern "C" {
 #include "update.h"
 }
 
-/* Runs as one thread. The step is a kernel argument, so no host memory must outlive the call. */
+/* Runs as one thread. The step is an argument of the kernel, so no host memory must outlive the call. */
 static __global__ void begin_program(cuda_control *control, brim_step step, const double *proof)
 {
   control->step = step;
@@ -41,11 +41,11 @@ static brim_status begin(cuda_backend *b, const brim_step *step, const double *p
 
 typedef struct fetch_parts {
   const uint8_t *from[CUDA_FETCH_PARTS];
-  uint64_t bytes[CUDA_FETCH_PARTS]; /* 0: none */
+  uint64_t bytes[CUDA_FETCH_PARTS]; /* 0 if the part is absent */
 } fetch_parts;
 
-/* Writes results into pinned memory directly: one launch takes less of the stream's time than a copy, let alone a copy
- * of each part. */
+/* Writes the results directly into pinned memory. One launch takes less of the stream's time than a copy, and much less
+ * than a copy of each part. */
 static __global__ void fetch_results(cuda_fetch *to, const fetch_parts part, const cuda_flags *flags)
 {
   uint64_t at = 0;
@@ -79,7 +79,7 @@ static brim_status run_node(cuda_backend *b, const brim_program_run *run, size_t
 extern "C" const cuda_gathering *const __start_cuda_gatherings[] __attribute__((visibility("hidden")));
 extern "C" const cuda_gathering *const __stop_cuda_gatherings[] __attribute__((visibility("hidden")));
 
-/* Whether inputs must be converted into another order. Kernels that may move need scratch for nothing else. */
+/* Returns whether inputs must be converted into another order. Kernels that may move need no other scratch. */
 static bool has_scratch(const brim_launch *l)
 {
   return cuda_scratch_end(l, false) != l->workspace;
@@ -99,7 +99,7 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-/* Whether a writes something that b reads or writes. */
+/* Returns whether `a` writes memory that `b` reads or writes. */
 static bool writes_into(const brim_launch *a, const brim_launch *b)
 {
   for (uint32_t i = 0; i < a->node->out_count; i++) {
@@ -112,7 +112,7 @@ static bool writes_into(const brim_launch *a, const brim_launch *b)
   return false;
 }
 
-/* Whether node i may run before the nodes from `first` to i - 1. */
+/* Returns whether node i may run before the nodes `first` .. i - 1. */
 static bool may_move(const brim_program_run *run, size_t first, size_t i)
 {
   for (size_t k = first; k < i; k++)
@@ -120,8 +120,7 @@ static bool may_move(const brim_program_run *run, size_t first, size_t i)
   return true;
 }
 
-/* Collects node `first` and later nodes that one launch can do with it, and marks them as done. Returns their
- * number. */
+/* Collects node `first` and the later nodes that can share its launch, and marks them as done. Returns their number. */
 static size_t gather(const brim_program_run *run, const cuda_gathering *g, size_t first, const brim_launch **member,
                      bool *done)
 {
@@ -136,7 +135,8 @@ static size_t gather(const brim_program_run *run, const cuda_gathering *g, size_
   return count;
 }
 
-/* Measures the launch that has just started, of `count` nodes from this one on. */
+/* Records the time of the launch that has just started. It does the work of `count` nodes, of which `node` is the
+ * first. */
 static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
 {
   brim_device_work work = {};
@@ -146,10 +146,10 @@ static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
   return cuda_trace_mark(b, b->compute, &work);
 }
 
-/* The treatment of launches besides starting them. */
+/* How launches are watched. */
 typedef struct watching {
   bool measures;
-  uint32_t *counts; /* by node: counts them there instead of starting them; or NULL */
+  uint32_t *counts; /* NULL, or an array by node: launches are then counted there, and not started */
 } watching;
 
 static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, const brim_launch **member, bool *done,
@@ -212,7 +212,8 @@ static brim_status capture(cuda_backend *b, const brim_program_run *run, recorde
     status = cuda_check(CUDA_CALL("program", cudaGraphInstantiate(&to->graph, graph, 0)), "creating a program's graph");
   if (graph) (void)cudaGraphDestroy(graph);
   if (status != BRIM_OK) return status;
-  return cuda_check(cudaGraphUpload(to->graph, b->compute), "uploading a graph"); /* it takes memory there */
+  /* The upload takes device memory now. */
+  return cuda_check(cudaGraphUpload(to->graph, b->compute), "uploading a graph");
 }
 
 static brim_status record(cuda_backend *b, const brim_program_run *run)
@@ -275,7 +276,7 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
   return cuda_check(CUDA_CALL("program", cudaGraphLaunch(of->graph, b->compute)), "launching a program");
 }
 
-/* Goes through the program as when it is recorded, so the count is that of the graph. */
+/* Goes through the program in the same way as recording does, so the count is that of the graph. */
 extern "C" brim_status cuda_program_count(void *self, const brim_program_run *run, uint32_t *launches)
 {
   cuda_backend *b = static_cast<cuda_backend *>(self);
@@ -283,11 +284,12 @@ extern "C" brim_status cuda_program_count(void *self, const brim_program_run *ru
   const watching counting = {false, launches};
   b->is_first_micro_batch = 1;
   memset(launches, 0, (run->count + 1) * sizeof *launches);
-  if (!control) b->control = reinterpret_cast<cuda_control *>(CUDA_ALIGNMENT); /* a described GPU has none */
+  /* A GPU that is only described has no control block. */
+  if (!control) b->control = reinterpret_cast<cuda_control *>(CUDA_ALIGNMENT);
   const brim_status status = run_nodes(b, run, &counting);
   b->control = control;
   b->counted = nullptr;
-  launches[run->count] = 1; /* begin_program */
+  launches[run->count] = 1; /* one launch for begin_program */
   return status;
 }
 

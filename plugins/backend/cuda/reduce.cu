@@ -1,13 +1,14 @@
 /* Sums and means over axes; sum_to, the gradient of repetition; accumulate. They move the bytes of x once.
  *
- * Every output is the sum of its terms in double precision. If terms are contiguous in memory, lanes of a warp or the
- * threads of a block add them up. If outputs are contiguous, neighbouring threads have neighbouring outputs and step
- * through the terms by a stride, several threads for each output. Many terms are divided into parts, whose sums go to
- * scratch, and a second kernel adds them up, so that a few long sums fill the device too. The choice depends on the
- * number of terms alone (reduce_geometry.h), and no sum depends on the order in which threads run.
+ * Every output is the sum of its terms in double precision. If terms are contiguous in memory, lanes of a warp or
+ * threads of a block add them up together. If outputs are contiguous, neighbouring threads have neighbouring outputs,
+ * each output has several threads, and a thread steps through its terms by a stride. Many terms are divided into parts,
+ * so that a few long sums also fill the device: the sums of the parts go to scratch, and a second kernel adds them up.
+ * The choice depends on the number of terms alone (reduce_geometry.h), and no sum depends on the order in which threads
+ * run.
  *
- * A parameter's gradient is increased sample by sample, in their order and in fp32, so its bits do not depend on the
- * micro-batch. The terms within a sample are summed first, into scratch. */
+ * The samples are added to a parameter's gradient one after another, in order and in fp32, so its bits do not depend on
+ * the micro-batch. Before that, the terms within each sample are summed into scratch. */
 #include "reduce_geometry.h"
 #include "values.cuh"
 
@@ -23,8 +24,8 @@ template <typename T> static __device__ inline double load_double(const T *p)
 /* The destination of sums. */
 typedef struct target {
   void *y;
-  uint32_t dtype; /* F32, BF16, F16 or, for parts, F64 */
-  bool adds;      /* fp32 only */
+  uint32_t dtype; /* F32, BF16 or F16; F64 for parts */
+  bool adds;      /* adds to y; only for fp32 */
   double factor;
 } target;
 
@@ -43,7 +44,8 @@ static __device__ inline void store_sum(target t, int64_t at, double sum)
   }
 }
 
-/* Returns the start of an output's terms in x, and its place in y. */
+/* output_of returns the position of an output's first term in x, and sets the output's place in y. term_of returns the
+ * position of a term, relative to the first. */
 static __device__ inline int64_t output_of(const cuda_reduction &r, int64_t o, int64_t *y)
 {
   int64_t x = 0;
@@ -76,13 +78,14 @@ template <typename T, int V> static __device__ inline double sum_values(const T 
   }
 }
 
-/* The sum of an output's terms from `from` on, V at a time, for one of the `threads` that share them. */
+/* Returns one thread's part of an output's sum. The thread adds V terms from `from` on, and then skips the terms that
+ * the other threads add. */
 template <typename T, int V>
 static __device__ inline double sum_terms(const T *x, const cuda_reduction &r, int64_t from, int64_t end, int threads)
 {
   const int64_t step = (int64_t)threads * V;
   double sum = 0;
-  if (r.summed_rank == 1) { /* as nearly always */
+  if (r.summed_rank == 1) { /* nearly always true */
     const int64_t apart = r.summed_x[0];
 #pragma unroll 4
     for (int64_t t = from; t < end; t += step) sum += sum_values<T, V>(x + t * apart);
@@ -97,11 +100,12 @@ template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     lanes_kernel(target to, const T *x, const __grid_constant__ cuda_reduction r, int lanes)
 {
-  const int lane = threadIdx.x % lanes, before = threadIdx.x % CUDA_WARP / lanes; /* outputs before it in its warp */
-  const int outputs = CUDA_THREADS / lanes;                                       /* of a block */
+  /* `before`: outputs before this one in its warp. */
+  const int lane = threadIdx.x % lanes, before = threadIdx.x % CUDA_WARP / lanes;
+  const int outputs = CUDA_THREADS / lanes; /* outputs of a block */
   const int64_t step = (int64_t)gridDim.x * outputs;
   for (int64_t o = (int64_t)blockIdx.x * outputs + threadIdx.x / lanes; o - before < r.outputs;
-       o += step) { /* all lanes of a warp take part */
+       o += step) { /* all lanes of a warp take part in the sum */
     int64_t y = 0;
     double sum = 0;
     if (o < r.outputs) sum = sum_terms<T, V>(x + output_of(r, o, &y), r, lane * V, r.terms, lanes);
@@ -110,7 +114,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* The parts of an output are contiguous; an output in one part goes directly to its destination. */
+/* Stores the sum of a part. The parts of an output are contiguous in scratch; an output with a single part goes
+ * directly to its destination. */
 static __device__ inline void store_part(target to, int64_t output, int64_t y, int64_t part, int64_t splits, double sum)
 {
   store_sum(to, splits > 1 ? output * splits + part : y, sum);
@@ -189,7 +194,8 @@ static uint64_t parts_bytes(const cuda_reduction *r, uint32_t dtype)
   return splits > 1 ? cuda_round_up((uint64_t)(r->outputs * splits) * sizeof(double), CUDA_ALIGNMENT) : 0;
 }
 
-/* The reduction of the parts: outputs in the same order, the terms of each contiguous. */
+/* Returns the reduction that adds up the parts: its outputs are in the same order, and the terms of each are
+ * contiguous. */
 static cuda_reduction reduction_of_parts(const cuda_reduction *r, int64_t splits)
 {
   cuda_reduction parts = *r;
@@ -219,7 +225,7 @@ static brim_status reduce(cuda_backend *b, target to, const void *x, uint32_t dt
 
 /* ---- sum_to, accumulate ---- */
 
-/* y += x or y = x, in fp32, if both have the same order. */
+/* y += x or y = x, in fp32. x and y have the same order. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(float *y, const T *x, bool adds, int64_t count)
 {
@@ -237,10 +243,10 @@ static __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(float *y, cons
     y[i] = (adds ? y[i] : 0) + cuda_load(&x[i]);
 }
 
-enum { TILE = 8192 }; /* values that a block of add_samples_kernel has at a time, in 32 KiB */
+enum { TILE = 8192 }; /* values that a block of add_samples_kernel loads at a time: 32 KiB */
 
-/* y[o] += or = x[0][o], += x[1][o], ... in this order, so one thread has to add up a column. The block loads tiles of
- * samples, so that the thread does not wait for each. */
+/* y[o] = (adds ? y[o] : 0) + x[0][o] + x[1][o] + ..., in this order. So one thread must add up a column. The block
+ * loads tiles of samples, so that this thread does not wait for each sample. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_samples_kernel(float *y, const T *x, bool adds, int64_t samples, int64_t outputs, int columns)
@@ -265,12 +271,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A sum_to, with its steps in order. */
+/* The reductions of a sum_to, in the order in which they run. */
 typedef struct summing {
   cuda_reduction whole;  /* x to y */
-  cuda_reduction within; /* by_sample: x to [samples, outputs], each sample by itself */
-  bool by_sample;        /* y is a parameter's gradient, and a sum over samples */
-  bool within_is_copy;   /* there is nothing to sum within samples */
+  cuda_reduction within; /* by_sample: x to [samples, outputs] */
+  bool by_sample;        /* y is a parameter's gradient and sums over samples */
+  bool within_is_copy;   /* there is nothing to sum within a sample */
 } summing;
 
 static summing summing_of(const brim_node *node)
@@ -282,7 +288,7 @@ static summing summing_of(const brim_node *node)
   const bool across = y->shape.rank < x->shape.rank || (x->shape.rank > 0 && y->shape.dim[0] == 1);
   s.by_sample = cuda_adds(y) && across && x->shape.rank > 0 && x->shape.dim[0] > 1;
   if (!s.by_sample) return s;
-  brim_shape sums = x->shape; /* y's shape, aligned at the right, without the samples */
+  brim_shape sums = x->shape; /* the shape of y, aligned at the right, without summing over samples */
   for (int32_t d = 1; d < sums.rank; d++) {
     const int32_t at = d - (sums.rank - y->shape.rank);
     sums.dim[d] = at < 0 ? 1 : y->shape.dim[at];

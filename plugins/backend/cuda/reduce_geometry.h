@@ -1,19 +1,19 @@
-/* How kernels compute the sums of a tensor over some of its dimensions. */
+/* The geometry of sums of a tensor over some of its dimensions. */
 #ifndef CUDA_REDUCE_GEOMETRY_H
 #define CUDA_REDUCE_GEOMETRY_H
 #include "broadcast.h"
 
-/* Elements of x: outputs * terms. Output o is the sum of its terms; dimensions are in x's order of memory, slowest
- * first. */
+/* A reduction of x, which has outputs * terms elements. Output o is the sum of its terms. Dimensions are in x's memory
+ * order, slowest first. */
 typedef struct cuda_reduction {
   int64_t outputs, terms;
   int32_t kept_rank, summed_rank;
-  cuda_divider kept[BRIM_DIMS_MAX], summed[BRIM_DIMS_MAX]; /* their lengths */
-  int64_t kept_x[BRIM_DIMS_MAX], kept_y[BRIM_DIMS_MAX];    /* their steps in x and y */
+  cuda_divider kept[BRIM_DIMS_MAX], summed[BRIM_DIMS_MAX]; /* the lengths of dimensions */
+  int64_t kept_x[BRIM_DIMS_MAX], kept_y[BRIM_DIMS_MAX];    /* the strides of these dimensions in x and y */
   int64_t summed_x[BRIM_DIMS_MAX];
 } cuda_reduction;
 
-/* y broadcasts to x and is plain. */
+/* Describes the sum of x to the shape y, which broadcasts to x and is plain. */
 static inline void cuda_reduction_init(cuda_reduction *r, const brim_shape *x, bool channels_last, const brim_shape *y)
 {
   const brim_shape *const shape[2] = {y, x};
@@ -36,7 +36,7 @@ static inline void cuda_reduction_init(cuda_reduction *r, const brim_shape *x, b
   }
 }
 
-/* Whether every output has a single term, so that y is a copy of x. */
+/* Returns whether every output has a single term, so that y is a copy of x. */
 static inline bool cuda_reduction_is_copy(const cuda_reduction *r)
 {
   return r->terms == 1 && (r->kept_rank == 0 || (r->kept_rank == 1 && r->kept_x[0] == 1 && r->kept_y[0] == 1));
@@ -46,20 +46,20 @@ static inline bool cuda_reduction_is_copy(const cuda_reduction *r)
 enum cuda_reduction_by {
   CUDA_BY_LANES,  /* some lanes of a warp: a few contiguous terms */
   CUDA_BY_BLOCK,  /* a block: many contiguous terms */
-  CUDA_BY_COLUMNS /* neighbours belong to different outputs: a block has `lanes` of them, and CUDA_THREADS / lanes
-                     threads for each */
+  CUDA_BY_COLUMNS /* several threads per output; a block has `lanes` neighbouring outputs */
 };
 typedef struct cuda_reduction_plan {
   enum cuda_reduction_by by;
-  int vector;      /* terms that are loaded at a time */
-  int lanes;       /* a power of 2, at most 32 */
-  int64_t splits;  /* parts of an output's terms, one for each block; several parts are added up in a second step */
-  int64_t segment; /* terms of each part but the last: a multiple of `vector` */
+  int vector; /* terms that are loaded at a time */
+  int lanes;  /* lanes per output, or outputs of a block (CUDA_BY_COLUMNS): a power of 2, at most 32 */
+  /* Parts of an output's terms, one for each block; if there are several, a second kernel adds them up. */
+  int64_t splits;
+  int64_t segment; /* terms of each part except the last; a multiple of `vector` */
 } cuda_reduction_plan;
 
-#define CUDA_TERMS_PER_THREAD 64 /* of a part */
+#define CUDA_TERMS_PER_THREAD 64 /* terms of a part, for each thread */
 
-/* Whether the last summed dimension consists of whole vectors, wherever it starts. */
+/* Returns whether the last summed dimension consists of whole vectors, at any start. */
 static inline bool cuda_reduction_in_vectors(const cuda_reduction *r, int vector)
 {
   const int32_t last = r->summed_rank - 1;
@@ -76,8 +76,8 @@ static inline int cuda_power_of_2_from(int64_t count, int most)
   return power;
 }
 
-/* `vector`: contiguous values that a thread can load at a time. The plan depends on the terms of an output, never on
- * the number of outputs, so a sample is summed in the same way whatever the micro-batch. */
+/* Plans a reduction. `vector`: the contiguous values that a thread can load at a time. The plan depends on the terms of
+ * an output, never on the number of outputs, so a sample is summed in the same way in any micro-batch. */
 static inline cuda_reduction_plan cuda_reduction_plan_of(const cuda_reduction *r, int vector)
 {
   const bool along = r->summed_rank > 0 && r->summed_x[r->summed_rank - 1] == 1;

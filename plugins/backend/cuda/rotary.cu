@@ -1,39 +1,39 @@
-/* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
- * position t is turned by the angle t * frequency(i) (brim/rotary.h), the rest of the head stays:
+/* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs. Pair i of
+ * position t is turned by the angle t * frequency(i) (brim/rotary.h); the rest of the head stays:
  *
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
  *
- * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude. The gradient
- * turns dy back. Heads from `turned` on are copied. x is read and y is written once; y may overwrite x, as a thread
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), and times an amplitude. The gradient turns
+ * dy back. Heads from `turned` on are copied. x is read and y is written once; y may overwrite x, because a thread
  * reads its pairs before it writes them.
  *
- * t is the token's position, or its place in its document.
+ * t is the token's position or, if the node has places, its place in its document.
  *
- * An angle of thousands of turns would lose all its digits in fp32, and functions of doubles are slow. So a block has
- * one position, in all or some samples and heads, and computes the cosines and sines of its pairs once; with places
- * again for each sample whose place differs. */
+ * An angle of thousands of turns would lose all its digits in fp32, and functions in double precision are slow. So a
+ * block has one position, in all or some samples and heads, and computes the cosines and sines of its pairs once. With
+ * places it computes them again for each sample whose place differs. */
 #include "brim/rotary.h"
 #include "divider.h"
 #include "words.cuh"
 
-enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
+enum { PAIRS = 512 }; /* maximum pairs of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
-  brim_rotary_attr attr;                         /* divisor: of the host */
-  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy for the device, with longrope */
-  int64_t samples, positions, heads, size, dims; /* N, T, heads that are turned, D */
-  int64_t stride;                                /* from one position to the next */
+  brim_rotary_attr attr;                         /* its `divisor` is a pointer to host memory */
+  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy of that for the device, with longrope */
+  int64_t samples, positions, heads, size, dims; /* N, T, turned heads, D; dims: numbers of a head that turn */
+  int64_t stride;                                /* elements from one position to the next */
   double direction;
   int32_t interleaved;
   const int32_t *places; /* [N,T], or NULL */
-  int64_t samples_each;  /* of a block */
-  cuda_divider packs[2]; /* packs of V pairs of a head: [1] in the last block of a position, [0] in others */
-  cuda_divider rest;     /* numbers of a head that stay */
+  int64_t samples_each;  /* samples of a block */
+  cuda_divider packs[2]; /* packs of V pairs in a head. [1]: in the last block of a position, [0]: in the others */
+  cuda_divider rest;     /* numbers of a head that do not turn */
   cuda_divider by_heads;
 } rotary;
 
-/* V pairs of one head, from `first` on. */
+/* Turns V pairs of one head, from `first` on. */
 template <typename T, int V>
 static __device__ inline void turn(T *y, const T *x, const rotary &r, int64_t first, const float *cosine,
                                    const float *sine)
@@ -64,7 +64,7 @@ static __device__ inline void turn(T *y, const T *x, const rotary &r, int64_t fi
   cuda_store_values(y + other, turned_w);
 }
 
-/* The samples from `first` on, at most `samples`, that have the same place at position t. */
+/* Returns how many of the samples from `first` on, at most `samples`, have the same place at position t. */
 static __device__ inline int64_t samples_at(const rotary &r, int64_t first, int64_t samples, int64_t t)
 {
   int64_t same = 1;
@@ -73,8 +73,8 @@ static __device__ inline int64_t samples_at(const rotary &r, int64_t first, int6
   return same;
 }
 
-/* The angle of pair i at place 1. Divisors are read from the kernel's arguments, as a pointer to them would make every
- * thread copy them. */
+/* Returns the angle of pair i at place 1. The divisors are read from the kernel's argument, because a pointer to them
+ * would make every thread copy them. */
 static __device__ inline double frequency_of(const rotary &r, int64_t i)
 {
   if (r.attr.scaling != BRIM_ROTARY_LONGROPE) return brim_rotary_frequency(&r.attr, i);
@@ -83,7 +83,7 @@ static __device__ inline double frequency_of(const rotary &r, int64_t i)
   return brim_rotary_frequency(&plain, i) / r.divisor[i];
 }
 
-/* Turns position t of some samples, which have the same place there. */
+/* Turns position t of some samples that have the same place there. */
 template <typename T, int V>
 static __device__ inline void turn_samples(T *y, const T *x, const rotary &r, int64_t first, int64_t samples, int64_t t,
                                            float *cosine, float *sine)
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) rotary_kernel(T *y, const
 template <typename T, int V> static brim_status turn_all(cuda_backend *b, const brim_launch *launch, rotary r)
 {
   const int64_t pairs = r.dims / 2, chunks = cuda_divide_up(pairs, PAIRS);
-  const int64_t wanted = cuda_divide_up((int64_t)b->processors * 4, r.positions); /* blocks of a position */
+  const int64_t wanted = cuda_divide_up((int64_t)b->processors * 4, r.positions); /* wanted blocks for a position */
   r.samples_each = cuda_divide_up(r.samples, cuda_max(1, cuda_min(cuda_min(wanted, r.samples), 65535)));
   r.packs[0] = cuda_divider_of(PAIRS / V);
   r.packs[1] = cuda_divider_of((pairs - (chunks - 1) * PAIRS) / V);

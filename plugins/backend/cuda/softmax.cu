@@ -3,17 +3,17 @@
  *     softmax      y[i] = exp(x[i] - m) / s          dx[i] = y[i] (dy[i] - sum over k of y[k] dy[k])
  *     log_softmax  y[i] = x[i] - m - log(s)          dx[i] = dy[i] - exp(y[i]) * sum over k of dy[k]
  *
- * with the row's greatest number m and s = sum over k of exp(x[k] - m). Memory is read once and written once: short
- * rows (up to SHORT) stay in the registers of a warp, or of a few of its lanes, so a warp may have several rows; a
- * longer row has a block, which reads it again for each sum, by then from the cache. Sums are in double precision, in
- * an order that depends on F alone. A thread reads its elements before it writes them, so y may overwrite x. */
+ * where m is the row's greatest number and s = sum over k of exp(x[k] - m). Memory is read once and written once. Short
+ * rows (up to SHORT) stay in the registers of a warp, or of a few of its lanes, so a warp may have several rows. A
+ * longer row has a block, which reads it again for each sum, then from the cache. Sums are in double precision, in an
+ * order that depends on F alone. A thread reads its elements before it writes them, so y may overwrite x. */
 #include "values.cuh"
 
 enum { SHORT = 512, LONG_THREADS = 512 };
 
 /* ---- short rows: `lanes` of a warp, N values each ---- */
 
-/* The sum over `lanes` lanes, a power of 2, in each of them. */
+/* Returns the sum over `lanes` lanes, a power of 2, to each of them. */
 static __device__ inline double lanes_sum(double value, int lanes)
 {
   for (int other = lanes / 2; other > 0; other /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, other);
@@ -26,7 +26,7 @@ static __device__ inline float lanes_max(float value, int lanes)
   return value;
 }
 
-/* Loads a lane's values of a row of F; `none` after its end. */
+/* Loads a lane's values of a row of F numbers; values after the row's end are `none`. */
 template <typename T, int N>
 static __device__ inline void load_row(const T *row, int F, int lane, int lanes, float none, float v[N])
 {
@@ -44,11 +44,12 @@ static __device__ inline void store_row(T *row, int F, int lane, int lanes, cons
 template <typename T, bool LOG, int N>
 static __global__ void __launch_bounds__(CUDA_THREADS, 1) short_kernel(T *y, const T *x, int64_t rows, int F, int lanes)
 {
-  const int lane = threadIdx.x % lanes, before = threadIdx.x % CUDA_WARP / lanes; /* rows before it in its warp */
-  const int block = CUDA_THREADS / lanes;                                         /* rows of a block */
+  /* `before`: the rows before this one in its warp. */
+  const int lane = threadIdx.x % lanes, before = threadIdx.x % CUDA_WARP / lanes;
+  const int block = CUDA_THREADS / lanes; /* rows of a block */
   for (int64_t r = (int64_t)blockIdx.x * block + threadIdx.x / lanes; r - before < rows;
        r += (int64_t)gridDim.x * block) {
-    const int length = r < rows ? F : 0; /* all lanes of a warp take part */
+    const int length = r < rows ? F : 0; /* all lanes of a warp take part, even without a row */
     float v[N], greatest = -INFINITY;
     double sum = 0;
     load_row<T, N>(x + r * F, length, lane, lanes, -INFINITY, v);
@@ -162,7 +163,7 @@ static __global__ void __launch_bounds__(LONG_THREADS)
 
 /* ---- launching ---- */
 
-/* dy: NULL in the forward pass. */
+/* dy is NULL in the forward pass. */
 template <typename T, bool LOG, int N>
 static brim_status launch_short(cuda_backend *b, T *out, const T *in, const T *dy, int64_t rows, int64_t F)
 {

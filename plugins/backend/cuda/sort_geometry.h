@@ -1,18 +1,18 @@
-/* Sizes for sorting indices and for sums over sorted rows, for index_sort.cuh and embedding.cu. C and C++. */
+/* Sizes for sorting indices and for sums over sorted rows, used by index_sort.cuh and embedding.cu. C and C++. */
 #ifndef CUDA_SORT_GEOMETRY_H
 #define CUDA_SORT_GEOMETRY_H
 #include "geometry.h"
 
 enum { CUDA_DIGIT_BITS = 8, CUDA_DIGITS = 1 << CUDA_DIGIT_BITS };
 
-/* Returns the number of warps that sort `count` numbers. Each has a stretch of 512 numbers, or more if one block could
+/* Returns the number of warps that sort `count` numbers. Each has a range of 512 numbers, or more if one block could
  * not add up the counts of all warps. */
 static inline int64_t cuda_sort_workers(int64_t count)
 {
   return cuda_max(1, cuda_min(cuda_divide_up(count, 512), 1024));
 }
 
-/* Returns the rounds that sort keys in [0, limit]: one for each digit of the greatest. */
+/* Returns the number of rounds that sort keys in [0, limit]: one for each digit of `limit`. */
 static inline int cuda_sort_rounds(int64_t limit)
 {
   int rounds = 1;
@@ -20,7 +20,8 @@ static inline int cuda_sort_rounds(int64_t limit)
   return rounds;
 }
 
-/* Returns the sorted rows that one thread adds up: fewer if there are few rows, so that there are enough threads. */
+/* Returns how many sorted rows one thread adds up. If there are few rows, it is less, so that there are enough
+ * threads. */
 static inline int64_t cuda_sum_tile(int64_t rows)
 {
   return cuda_max(8, cuda_min(rows / 1024 / 8 * 8, 64));

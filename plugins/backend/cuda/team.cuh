@@ -1,10 +1,10 @@
-/* Threads that share a row: a warp, or a block if the row is WIDE. */
+/* Teams of threads that share a row: a warp, or a block if WIDE. */
 #ifndef CUDA_TEAM_CUH
 #define CUDA_TEAM_CUH
 #include "kernel.cuh"
 
 typedef struct cuda_team {
-  int64_t row, step; /* the team's first row, and the distance to its next */
+  int64_t row, step; /* the team's first row; the distance to its next row */
   int lane, lanes;
 } cuda_team;
 
@@ -30,13 +30,13 @@ template <bool WIDE> static __device__ inline float cuda_team_max(float value)
     return cuda_warp_max(value);
 }
 
-/* Whether `value` replaces `best` in a search for the first greatest. NaN is greater than every number, and the first
- * NaN stays. */
+/* Returns whether `value` replaces `best` in a search for the first greatest value. NaN is greater than every number,
+ * and the first NaN stays. */
 static __device__ inline bool cuda_is_greater(float value, float best)
 {
   return value > best || (value != value && best == best);
 }
-/* Whether class k ranks before the label, whose logit is `own`. */
+/* Returns whether class k ranks before the label, whose logit is `own`. */
 static __device__ inline bool cuda_is_before(float value, int64_t k, float own, int64_t label)
 {
   return cuda_is_greater(value, own) || (k < label && !cuda_is_greater(own, value));

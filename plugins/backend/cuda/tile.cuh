@@ -1,13 +1,13 @@
 /* Products of tiles in shared memory with fp32 multiply-adds, for attention and lstm.
  *
- * A block of 128 threads holds a tile of 16R rows by 8C columns in registers, R x C numbers a thread. A warp has 4R
- * rows and all columns, so sums and maxima over a row stay within 8 lanes, and the next product can use a row of the
+ * A block of 128 threads holds a tile of 16R rows by 8C columns in registers, R x C numbers in each thread. A warp has
+ * 4R rows and all columns. So sums and maxima over a row stay within 8 lanes, and the next product can use a row of the
  * previous result without a barrier of the block.
  *
- * Tiles are stored in shared memory row by row, each of `DEPTH` numbers and four more, so that 16-byte loads of
- * neighbouring rows use different banks. A thread needs four neighbouring columns (dropout draws four numbers at a
- * time, results are stored 16 bytes at a time), while its loads are fastest if lanes read neighbouring rows. So tiles
- * whose rows are a product's columns store the rows in another order: column c at tile_place(c).
+ * Tiles are stored in shared memory row by row. Each row has `DEPTH` numbers and four more, so that 16-byte loads of
+ * neighbouring rows use different banks. A thread needs four neighbouring columns, because dropout draws four numbers
+ * at a time and results are stored 16 bytes at a time. But its loads are fastest if lanes read neighbouring rows. So if
+ * the rows of a tile are a product's columns, they are stored in another order: column c at tile_place(c).
  *
  * R x C = 4 x 8 multiply-adds per thread and step need 12 / 4 loads of 16 bytes, so shared memory's bandwidth is not
  * the limit. */
@@ -16,7 +16,8 @@
 #include "kernel.cuh"
 #include "tile_geometry.h"
 
-/* The thread's row i of R and column j of C; the place of a column's row in shared memory. */
+/* Return the number of the thread's row i (of R) and of its column j (of C), and the place of a column's row in shared
+ * memory. */
 template <int R> static __device__ inline int tile_row(int i)
 {
   return (int)threadIdx.x / CUDA_WARP * 4 * R + 4 * i + (int)threadIdx.x % CUDA_WARP / 8;
@@ -36,8 +37,8 @@ static __device__ inline int tile_place(int column)
 
 /* ---- loading ---- */
 
-/* Loads COUNT rows, `stride` apart, the first `width` numbers of each. Only `rows` rows exist; the rest is 0. vector:
- * all rows start at a multiple of 16 bytes, and width is a multiple of a pack. */
+/* Loads the first `width` numbers of each of COUNT rows, which are `stride` apart. Only `rows` rows exist; the rest of
+ * the tile becomes 0. vector: all rows start at a multiple of 16 bytes, and width is a multiple of a pack. */
 template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void tile_load(float *tile, const T *from, int64_t stride, int64_t rows, int width,
                                         bool vector)
@@ -65,7 +66,7 @@ static __device__ inline void tile_load(float *tile, const T *from, int64_t stri
 
 /* ---- products ---- */
 
-/* sum[row][column] += a[row] . b[column], over DEPTH. b's rows are at their tile_place. */
+/* sum[row][column] += a[row] . b[column], over DEPTH. The rows of b are stored at their tile_place. */
 template <int R, int C, int DEPTH>
 static __device__ inline void tile_dot(float (&sum)[R][C], const float *a, const float *b)
 {
@@ -90,7 +91,7 @@ static __device__ inline void tile_dot(float (&sum)[R][C], const float *a, const
   }
 }
 
-/* The columns of a tile that count for each of the thread's rows: [low, high). */
+/* For each of the thread's rows, the columns of a tile that count: [low, high). */
 template <int R> struct tile_range {
   int low[R], high[R];
 };
@@ -100,9 +101,9 @@ static __device__ inline float tile_part(const float4 &v, int e)
   return e == 0 ? v.x : e == 1 ? v.y : e == 2 ? v.z : v.w;
 }
 
-/* sum[row][d] += over columns of p[row][column] * b[column][d], in their order; d: the thread's of DEPTH, as
- * tile_column. p has rows of COLUMNS and four more. RANGED: only columns in a row's range, so that the others do not
- * add even a NaN. */
+/* sum[row][d] += sum over columns of p[row][column] * b[column][d], in the order of the columns. d: the thread's
+ * numbers of DEPTH, as in tile_column. The rows of p have COLUMNS numbers and four more. RANGED: only columns in a
+ * row's range are added, so that other columns cannot add a NaN. */
 template <int R, int COLUMNS, int DEPTH, bool RANGED>
 static __device__ inline void tile_combine(float (&sum)[R][DEPTH / 8], const float *p, const float *b,
                                            const tile_range<R> &range)
@@ -150,7 +151,7 @@ template <typename T> static __device__ inline void tile_store4(T *to, const flo
   memcpy(&raw, value, sizeof raw);
   *reinterpret_cast<uint2 *>(to) = raw;
 }
-/* Stores a row of tile_combine's result times `factor`: `width` numbers. vector: as for tile_load. */
+/* Stores `width` numbers of a row of tile_combine's result, times `factor`. vector: as in tile_load. */
 template <typename T, int N>
 static __device__ inline void tile_store(T *to, const float (&row)[N], float factor, int width, bool vector)
 {
@@ -178,7 +179,7 @@ static __device__ inline float tile_row_sum(float value)
   for (int lane = 4; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
 }
-/* Ignores NaN. */
+/* The maximum ignores NaN. */
 static __device__ inline float tile_row_max(float value)
 {
 #pragma unroll

@@ -1,24 +1,26 @@
-/* The host's side of tiled products (tile.cuh): sizes of blocks and of their shared memory. C and C++. */
+/* Sizes of blocks and of their shared memory for tiled products (tile.cuh), for the host. C and C++. */
 #ifndef CUDA_TILE_GEOMETRY_H
 #define CUDA_TILE_GEOMETRY_H
 #include "geometry.h"
 
 #define TILE_THREADS 128
-#define TILE_PAD 4 /* numbers after each row */
+#define TILE_PAD 4 /* additional numbers at the end of each row */
 
-/* Bytes of `rows` rows of `depth` numbers. */
+/* Returns the bytes of `rows` rows of `depth` numbers. */
 static inline size_t tile_bytes(int rows, int depth)
 {
   return (size_t)rows * (size_t)(depth + TILE_PAD) * sizeof(float);
 }
 
-/* How attention divides a head. Blocks of `rows` queries (or, for dk and dv, keys) loop over tiles of `columns` keys
- * (queries). The result is `size` numbers wide, in chunks of `depth`; a block computes one chunk. */
+/* How attention divides a head. A block has `rows` queries and loops over tiles of `columns` keys; for dk and dv, it
+ * has keys and loops over queries. The result is `size` numbers wide and is divided into chunks of `depth`; a block
+ * computes one chunk. */
 typedef struct attention_cut {
   int rows, columns, depth;
 } attention_cut;
 
-/* Returns the depth for heads of `size`: the smallest that holds them, or the greatest, for several chunks. */
+/* Returns the depth for heads of `size` numbers: the smallest depth that holds a head, or the greatest, and then
+ * several chunks. */
 static inline int attention_depth(int64_t size)
 {
   return size <= 32 ? 32 : size <= 64 ? 64 : 128;
@@ -28,7 +30,7 @@ static inline int64_t attention_chunks(int64_t size)
   return cuda_divide_up(size, attention_depth(size));
 }
 
-/* Tiles of rows, columns and p. At most 99 KiB, the limit of a block on some devices. */
+/* The shared memory of a block: tiles of rows, columns and p. At most 99 KiB, the limit on some devices. */
 static inline size_t attention_shared_bytes(attention_cut cut)
 {
   return tile_bytes(cut.rows, cut.depth) + 2 * tile_bytes(cut.columns, cut.depth) + tile_bytes(cut.rows, cut.columns);
@@ -40,8 +42,8 @@ static inline size_t attention_grad_shared_bytes(attention_cut cut)
          tile_bytes(cut.rows, cut.columns) + 2 * (size_t)cut.columns * sizeof(float);
 }
 
-/* Returns the number of blocks: one for each sample, head, chunk and `rows` of `length` rows. Blocks loop if a grid
- * cannot have that many. */
+/* Returns the number of blocks: one for each sample, head, chunk and `rows` of `length` rows. If a grid cannot have
+ * that many blocks, blocks loop. */
 static inline int64_t attention_blocks(attention_cut cut, int64_t samples, int64_t heads, int64_t length, int64_t size)
 {
   return samples * heads * attention_chunks(size) * cuda_divide_up(length, cut.rows);

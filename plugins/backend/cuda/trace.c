@@ -9,23 +9,23 @@
 
 #define PIECES_MAX ((size_t)16384) /* the driver keeps some bytes for each event */
 
-/* A piece lies between two marks: events in a stream, or changes of CUPTI's tag. The end of one piece is often the
- * beginning of the next. */
+/* A piece of work lies between two marks. A mark is an event in a stream, or a change of CUPTI's tag. The end of one
+ * piece is often the beginning of the next. */
 typedef struct measured {
   brim_device_work work;
-  size_t begin, end; /* marks, from 1; 0: there was no room */
+  size_t begin, end; /* numbers of marks, from 1; 0: there was no room */
 } measured;
 
 struct cuda_trace {
-  size_t room, count;    /* pieces with room, all pieces */
-  size_t marks, last;    /* marks so far, at most 2 * room; where the work in progress began, 0 without room */
-  measured *piece;       /* [room] */
-  cuda_cupti_span *span; /* [2 * room + 1] with CUPTI: of the work after each mark; NULL: by events */
-  cudaEvent_t *event;    /* [2 * room + 1] by events: the marks; the first is taken at origin_seconds */
+  size_t room, count; /* room: maximum of recorded pieces; count: all pieces, with or without room */
+  size_t marks, last; /* marks so far, at most 2 * room; the mark at which the current work began, or 0 without room */
+  measured *piece;    /* [room] */
+  cuda_cupti_span *span; /* [2 * room + 1] with CUPTI, the work after each mark; NULL if events are used */
+  cudaEvent_t *event;    /* [2 * room + 1] with events, one for each mark; the first is at origin_seconds */
   double origin_seconds;
 };
 
-static char how[600]; /* of the newest trace, for as long as the core needs it */
+static char how[600]; /* how the newest trace was measured; the core reads this text */
 
 static brim_status make_events(struct cuda_trace *t)
 {
@@ -36,7 +36,7 @@ static brim_status make_events(struct cuda_trace *t)
   return BRIM_OK;
 }
 
-/* Events tell durations only, so one of them is taken when the host knows the time. */
+/* Events only give durations. So one event is recorded at a time that the host knows. */
 static brim_status set_origin(cuda_backend *b, struct cuda_trace *t)
 {
   BRIM_TRY(cuda_check(cudaStreamSynchronize(b->compute), "waiting for the device"));
@@ -66,7 +66,7 @@ void cuda_trace_drop(cuda_backend *b)
   free(t);
 }
 
-/* CUPTI if it is usable, otherwise events. */
+/* Uses CUPTI if it is usable, otherwise events. */
 static brim_status begin(cuda_backend *b, struct cuda_trace *t)
 {
   t->piece = brim_try_calloc(t->room + 1, sizeof *t->piece);
@@ -146,7 +146,8 @@ static brim_status read_events(const struct cuda_trace *t, brim_device_work *out
   return BRIM_OK;
 }
 
-/* An operation without records launches nothing, unless records were lost: it takes no time after the last one. */
+/* If an operation has no records, it launches nothing, unless records were lost. Its time is then 0, at the end of the
+ * operation before it. */
 static brim_status read_spans(const struct cuda_trace *t, brim_device_work *out, size_t count)
 {
   size_t lost, unknown = 0;

@@ -4,25 +4,25 @@
  *         m = beta1 * m + (1 - beta1) * g
  *         v = beta2 * v + (1 - beta2) * g^2
  *         p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps)
- *     yogi    adam but for   v = v - (1 - beta2) * sign(v - g^2) * g^2
+ *     yogi    as adam, but   v = v - (1 - beta2) * sign(v - g^2) * g^2
  *     adagrad d = g + weight_decay * p
  *         sum = sum + d^2
  *         p = p - lr * d / (sqrt(sum) + eps)
  *     sgd     d = g + weight_decay * p
  *         velocity = momentum * velocity + d
- *         p = p - lr * velocity   or Nesterov's   p - lr * (d + momentum * velocity)
+ *         p = p - lr * velocity   or Nesterov:   p - lr * (d + momentum * velocity)
  *     lion            p = p - lr * weight_decay * p - lr * sign(beta1 * m + (1 - beta1) * g)
  *         m = beta2 * m + (1 - beta2) * g
  *     ema             average = decay * average + (1 - decay) * p
  *     moving_average  value = value + momentum * (sum / groups - value)
  *
  * Bytes per element: 28 for adam and yogi (read p, g, m, v, write p, m, v), 20 for adagrad, sgd and lion, 12 for the
- * averages. Memory's speed is the limit, and the number of launches, as there are hundreds of parameters and most are
- * tiny. So one launch processes a table of them (update_table.h), in pieces of 4096 elements. A node that runs by
- * itself is a table of one. Hyperparameters are computed once in each block, in double precision.
+ * averages. Two things limit the speed: memory, and the number of launches, because there are hundreds of parameters
+ * and most are tiny. So one launch processes a table of parameters (update_table.h), in pieces of 4096 elements. A node
+ * that runs by itself is a table with one entry. Hyperparameters are computed once in each block, in double precision.
  *
- * Sums are written with fmaf, because contraction by the compiler might give the same element other bits in another
- * launch. */
+ * The code calls fmaf explicitly, because otherwise the compiler chooses which sums to contract, and the same element
+ * might get other bits in another launch. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -33,16 +33,17 @@ extern "C" {
 enum kind { ADAM, YOGI, ADAGRAD, SGD, LION, EMA, MOVING_AVERAGE };
 enum flags { NO_DECAY = 1, DECOUPLED = 2 /* adamw */, NESTEROV = 4 };
 
-/* Entries: tensor[0] is read: the gradient, ema's parameter or moving_average's sum. The tensors after it change. */
+/* In an entry, tensor[0] is only read: the gradient, the parameter of ema, or the sum of moving_average. The tensors
+ * after it change. */
 template <enum kind K> static constexpr bool is_optimizer = K != EMA &&K != MOVING_AVERAGE;
 template <enum kind K> static constexpr int changed_of = K == ADAM || K == YOGI ? 3 : is_optimizer<K> ? 2 : 1;
 
-/* The step's values for elements. */
+/* The step's hyperparameters in fp32, computed once in each block. */
 typedef struct hyper {
   float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
   float beta1, rest1, beta2, rest2, step_size, root, eps, initial;
   float momentum;
-  bool first; /* step */
+  bool first; /* this is the first step */
   float groups;
 } hyper;
 
@@ -69,11 +70,11 @@ static __device__ inline hyper make_hyper(const brim_step *s, const double *scal
 
 /* ---- an element ---- */
 
-/* Values that are the same for all elements of a part. */
+/* Values that depend on the hyperparameters and are the same for all elements of a part. */
 typedef struct choice {
   float kept, l2; /* p = kept * p; g = g + l2 * p */
   bool nesterov;
-  float keep, take; /* of averages */
+  float keep, take; /* factors of the averages */
 } choice;
 
 template <enum kind K> static __device__ inline choice choose(const hyper &h, uint32_t flags, double factor)
@@ -151,7 +152,7 @@ static __device__ inline void update_piece(const hyper &h, const cuda_table_entr
 #pragma unroll
     for (int t = 0; t < CHANGED; t++) x[t].store(static_cast<float *>(e.tensor[1 + t]) + i);
   }
-  const int64_t i = whole + threadIdx.x; /* fewer than P are left */
+  const int64_t i = whole + threadIdx.x; /* fewer than P elements are left */
   if (i < end) {
     float value[CHANGED];
 #pragma unroll
@@ -189,7 +190,8 @@ static brim_status launch_table(cuda_backend *b, const cuda_table *table, const 
   return cuda_launch(b, update_kernel<K, cuda_table_few>, g, few, control);
 }
 
-/* The tensor that is read, and those that change: the other inputs, which are the outputs. flags: the operation's. */
+/* Makes an entry: first the tensor that is only read, then those that change, which are both the other inputs and the
+ * outputs. flags: those of the operation. */
 template <enum kind K> static brim_status make_entry(const brim_launch *launch, uint32_t flags, cuda_table_entry *e)
 {
   constexpr uint32_t READ = K == EMA ? 0 : 1;
@@ -216,7 +218,7 @@ template <enum kind K> static const double *scale_of(const brim_launch *launch)
   return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
 }
 
-/* Runs `count` nodes of one operation, none of which reads the result of another. */
+/* Runs `count` nodes of one operation. No node reads the result of another one. */
 template <enum kind K, uint32_t FLAGS>
 static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {

@@ -1,20 +1,22 @@
 /* upsample2d and its gradient.
  *
- * A thread has one place of y, or channels-last a pack of its channels, and reads the values of x around it, up to
- * four. The gradient is gathered: a thread has an element of x and adds up the places of y to which the element
- * contributes, in double, so dx is written once, with the same bits in every run. Neighbouring threads read from the
- * cache. */
+ * A thread computes one place of y, or in channels-last order a pack of channels of a place. It reads up to four values
+ * of x around the place. The gradient is gathered: a thread has an element of x and adds up dy of the places of y to
+ * which the element contributes, in double precision. So dx is written once, with the same bits in every run.
+ * Neighbouring threads read from the cache. */
 #include "pool_windows.h"
 #include "words.cuh"
 
-/* The position of places in x, along one dimension, in whole numbers: place p is at (scale * p + start) / below. */
+/* The positions of places in x, along one dimension, as fractions of whole numbers: place p is at (scale * p + start) /
+ * below. */
 typedef struct dimension {
   int64_t extent, places, scale, start;
   int32_t nearest;
   cuda_divider by_below, by_scale;
 } dimension;
 
-/* A position between x[at] and the next value, and the share of the latter; with share 0 it is not read. */
+/* A position between x[at] and the next value. `share` is the weight of the next value, which is not read if its weight
+ * is 0. */
 typedef struct tap {
   int64_t at;
   float share;
@@ -56,11 +58,11 @@ static __device__ inline int64_t place_from(const dimension &a, int64_t n)
   return n <= 0 ? 0 : cuda_quotient(&a.by_scale, n + a.scale - 1);
 }
 
-/* Returns the places to which x[at] may contribute: those whose positions are in [at, at + 1), or less than 1 from
- * it. */
+/* Returns the places to which x[at] may contribute: the positions of these places are less than 1 from `at`, or in [at,
+ * at + 1). */
 static __device__ inline cuda_range places_of(const dimension &a, int64_t at)
 {
-  if (a.scale == 0) return {0, at == 0 ? a.places : 0}; /* all lie at 0 */
+  if (a.scale == 0) return {0, at == 0 ? a.places : 0}; /* all places lie at 0 */
   const int64_t below = a.by_below.by, first = (a.nearest ? at : at - 1) * below - a.start;
   return {place_from(a, first), cuda_min(a.places, place_from(a, (at + 1) * below - a.start))};
 }
@@ -76,7 +78,7 @@ template <int V> static __device__ inline void blend(float (&v)[V], const float 
   for (int k = 0; k < V; k++) v[k] = (1.0f - share) * v[k] + share * next[k];
 }
 
-/* Returns the value of a row at a column. */
+/* Computes the value of a row at a column. */
 template <typename T, int V>
 static __device__ inline void value_of(float (&v)[V], const T *x, const resizing &u, const cuda_pixel &at, int64_t row,
                                        const tap &column)
@@ -106,8 +108,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* At least 3 blocks on a multiprocessor, so at most 80 registers; by default the compiler aims at more blocks, and
- * spills. */
+/* At least 3 blocks share a multiprocessor, so a thread has at most 80 registers. By default the compiler aims at more
+ * blocks, and spills registers. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS, 3)
     grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const __grid_constant__ resizing u, int64_t count)
@@ -135,7 +137,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 3)
   }
 }
 
-/* x and y, or their gradients, both in the order in which they are read. */
+/* Describes x and y, or their gradients. Both are in the order in which they are read. */
 static resizing resizing_of(const brim_launch *launch, const brim_tensor *x, const brim_tensor *y, int64_t pack)
 {
   const brim_pool2d_attr none = {};

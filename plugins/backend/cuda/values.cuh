@@ -1,5 +1,5 @@
-/* Loads and stores V values at once, as float whatever their type: for kernels that are compiled for vectors (p is a
- * multiple of V values' bytes, at most 16) and for single elements (V = 1). */
+/* Loads and stores of V values at once, converted to and from float. For kernels that are compiled for vectors (p is a
+ * multiple of the bytes of V values, at most 16) and for single elements (V = 1). */
 #ifndef CUDA_VALUES_CUH
 #define CUDA_VALUES_CUH
 #include "kernel.cuh"
@@ -16,7 +16,7 @@ template <int V, typename T> static __device__ inline void cuda_load_values(cons
 #pragma unroll
       for (int k = 0; k < cuda_pack<T>::count; k++) v[i + k] = pack.v[k];
     }
-  } else { /* half a pack: bf16 or fp16 beside fp32 */
+  } else { /* half a pack: bf16 or fp16 values that are processed with fp32 values */
     static_assert(V * sizeof(T) == sizeof(uint2), "a vector of 8 bytes");
     const uint2 raw = *reinterpret_cast<const uint2 *>(p);
     T value[V];

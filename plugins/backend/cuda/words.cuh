@@ -1,4 +1,4 @@
-/* Several neighbouring values at once, as words of 1, 2, 4, 8 or 16 bytes of any content. */
+/* Loads and stores of several neighbouring values at once, as words of 1, 2, 4, 8 or 16 bytes of any content. */
 #ifndef CUDA_WORDS_CUH
 #define CUDA_WORDS_CUH
 #include "kernel.cuh"
@@ -20,7 +20,7 @@ template <> struct cuda_word<16> {
   using type = uint4;
 };
 
-/* Defines U, a word of that many bytes: CUDA_WITH_WORD(unit, U, return launch_copy<U>(...)). */
+/* Defines U, a word of bytes_ bytes: CUDA_WITH_WORD(unit, U, return launch_copy<U>(...)). */
 #define CUDA_WITH_WORD(bytes_, U, ...)                                                                                 \
   do {                                                                                                                 \
     switch (bytes_) {                                                                                                  \

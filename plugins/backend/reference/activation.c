@@ -1,11 +1,12 @@
-/* Functions of single elements, and their derivatives times dy. Element i of the output depends on element i of the
- * inputs only, so an output may overwrite an input. */
+/* Functions of single elements, and their gradients. Element i of the output depends only on element i of the inputs,
+ * so an output may overwrite an input. */
 #include "reference.h"
 
-static const double ROOT_HALF = 0.70710678118654752440;         /* sqrt(1 / 2) */
-static const double NORMAL_DENSITY = 0.39894228040143267794;    /* of the standard normal at 0: 1 / sqrt(2 pi) */
+static const double ROOT_HALF = 0.70710678118654752440; /* sqrt(1 / 2) */
+/* The density of the standard normal distribution at 0: 1 / sqrt(2 pi). */
+static const double NORMAL_DENSITY = 0.39894228040143267794;
 static const double ROOT_2_OVER_PI = 0.79788456080286535588;    /* sqrt(2 / pi) */
-static const double TANH_CUBIC = 0.044715, QUICK_SLOPE = 1.702; /* of gelu's approximations */
+static const double TANH_CUBIC = 0.044715, QUICK_SLOPE = 1.702; /* constants of gelu's approximations */
 
 static double sigmoid_of(double x)
 {
@@ -21,8 +22,8 @@ static double leaky_relu_slope(double x, const brim_activation_attr *attr)
   return x <= 0 ? attr->factor : 1;
 }
 
-/* Gaussian Error Linear Units (Hendrycks and Gimpel, 2016): x Phi(x), with the normal distribution function Phi or an
- * approximation of it. 1 + tanh(u) is 2 sigmoid(2u). */
+/* Gaussian Error Linear Units (Hendrycks and Gimpel, 2016): x Phi(x), where Phi is the normal distribution function or
+ * an approximation of it. 1 + tanh(u) is 2 sigmoid(2u). */
 static double gelu_of(double x, const brim_activation_attr *attr)
 {
   switch (attr->approximate) {
@@ -106,7 +107,7 @@ static brim_status apply(const brim_launch *launch, function f)
   return BRIM_OK;
 }
 
-/* `slope` is a function of the gradient's input, x or y. */
+/* dx = dy * slope. `slope` is a function of the gradient's first input, which is x or y. */
 static brim_status apply_slope(const brim_launch *launch, function slope)
 {
   const double *kept = launch->in[0], *dy = launch->in[1];

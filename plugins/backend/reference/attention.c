@@ -2,7 +2,7 @@
  *
  *     score[t,s] = cap(scale * sum over d of  q[t,d] * k[s,d])    for the keys s that query t sees
  *     cap(x)     = softcap * tanh(x / softcap)                    x without a soft cap
- *     lse[t]     = log(sum over s of exp(score[t,s]))             0 if t sees none
+ *     lse[t]     = log(sum over s of exp(score[t,s]))             0 if t sees no key
  *     p[t,s]     = exp(score[t,s] - lse[t])
  *     y[t,d]     = sum over s of  p[t,s] * z[t,s] * v[s,d]        z: dropout's mask / (1 - probability), or 1
  *
@@ -13,8 +13,8 @@
  *     dk[s,d]    = sum over t and the heads h of g of  ds[t,s] * q[t,d]
  *     dv[s,d]    = sum over t and the heads h of g of  p[t,s] * z[t,s] * dy[t,d]
  *
- * A score is computed again wherever it is needed, so that no scores are stored. q, k and v are tensors of their own,
- * as are their gradients, or parts of one (attention_qkv). */
+ * A score is computed again wherever it is needed, so that no scores are stored. q, k and v, and likewise their
+ * gradients, are separate tensors, or parts of one tensor (attention_qkv). */
 #include <string.h>
 
 #include "brim/random.h"
@@ -23,14 +23,14 @@
 typedef struct attention {
   const brim_attention_attr *attr;
   int64_t N, T, S, D;
-  int64_t q_stride, k_stride; /* from one position to the next: of q and dq; of k, v, dk and dv */
+  int64_t q_stride, k_stride; /* elements between positions: in q and dq; in k, v, dk and dv */
   const double *q, *k, *v;
   const int32_t *places; /* [N,T], or NULL */
   brim_dropout_key key;
   int64_t first_sample;
 } attention;
 
-/* Keys and values that are inputs of their own. */
+/* Reads keys and values that are separate inputs. */
 static void read_keys(attention *a, const brim_launch *launch)
 {
   const brim_shape *k = &launch->node->in[1]->shape;
@@ -40,7 +40,7 @@ static void read_keys(attention *a, const brim_launch *launch)
   a->v = launch->in[2];
 }
 
-/* `heads`: of a row of in[0]. */
+/* heads: the number of heads in a row of in[0]. */
 static attention attention_with(const brim_launch *launch, int64_t heads)
 {
   const brim_attention_attr *attr = &launch->node->attr.attention;
@@ -63,7 +63,7 @@ static attention attention_of(const brim_launch *launch)
   return a;
 }
 
-/* q, k and v are in one tensor, or in three if keys are cached. */
+/* q, k and v are in one tensor, or in three tensors if keys are cached. */
 static attention attention_qkv_of(const brim_launch *launch)
 {
   const brim_attention_attr *attr = &launch->node->attr.attention;
@@ -76,7 +76,7 @@ static attention attention_qkv_of(const brim_launch *launch)
   return a;
 }
 
-/* The positions of a query's and of a key's D numbers, and of a result's. */
+/* Return the positions in memory of the D numbers of a query, of a key and of a result. */
 static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
 {
   return (n * a->T + t) * a->q_stride + h * a->D;
@@ -84,7 +84,7 @@ static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
 static int64_t at_key(const attention *a, int64_t n, int64_t h, int64_t s)
 {
   const int64_t sharing = a->attr->heads / a->attr->kv_heads;
-  return (n * a->S + s % a->S) * a->k_stride + h / sharing * a->D; /* s >= S: a cached key */
+  return (n * a->S + s % a->S) * a->k_stride + h / sharing * a->D; /* if s >= S, a key in the cache */
 }
 static int64_t at_result(const attention *a, int64_t n, int64_t h, int64_t t)
 {
@@ -96,7 +96,7 @@ typedef struct range {
   int64_t first, end;
 } range;
 
-/* The keys that query t sees. Without places, the last query sees all. */
+/* Returns the keys that query t sees. Without places, the last query sees all keys. */
 static range seen_by(const attention *a, int64_t n, int64_t t)
 {
   const int64_t window = a->attr->window, place = a->places ? a->places[n * a->T + t] : t;
@@ -122,7 +122,7 @@ static double score(const attention *a, int64_t n, int64_t h, int64_t t, int64_t
   return a->attr->softcap > 0 ? a->attr->softcap * tanh(x / a->attr->softcap) : x;
 }
 
-/* The derivative of the soft cap at its result. */
+/* Returns the derivative of the soft cap, given its result. */
 static double slope(const attention *a, double capped)
 {
   const double share = a->attr->softcap > 0 ? capped / a->attr->softcap : 0;
@@ -181,13 +181,13 @@ REFERENCE(attention_qkv, "attention_qkv")
   return attend(&a, launch->out[0], launch->out[1]);
 }
 
-/* The other values of the gradient. */
+/* Further inputs and the results of the gradient. */
 typedef struct gradient {
   const double *lse, *dy;
   double *dq, *dk, *dv;
 } gradient;
 
-/* Adds the gradients from query t of head h. */
+/* Adds the contributions of query t in head h to the gradients. */
 static void send_back(const attention *a, const gradient *g, int64_t n, int64_t h, int64_t t)
 {
   const int64_t D = a->D;
@@ -195,7 +195,8 @@ static void send_back(const attention *a, const gradient *g, int64_t n, int64_t 
   const double lse = g->lse[(n * a->attr->heads + h) * a->T + t];
   double *dq = &g->dq[at_query(a, n, h, t)], dy_y = 0;
 
-  /* dy times y, from the terms of y: y itself may be stored with few digits, which a later difference would amplify. */
+  /* The sum of dy * y, computed from the terms of y. The stored y may have few digits, and the later difference would
+   * amplify its error. */
   const range seen = seen_by(a, n, t);
   for (int64_t s = seen.first; s < seen.end; s++)
     dy_y += exp(score(a, n, h, t, s) - lse) * mask(a, n, h, t, s) * dot(dy, &a->v[at_key(a, n, h, s)], D);
@@ -211,7 +212,7 @@ static void send_back(const attention *a, const gradient *g, int64_t n, int64_t 
   }
 }
 
-/* The results may be parts of one tensor, so each is 0 before any is added to. */
+/* The results may be parts of one tensor, so all are set to 0 before anything is added to them. */
 static brim_status send_all_back(const attention *a, const gradient *g, const brim_launch *launch)
 {
   for (uint32_t i = 0; i < launch->node->out_count; i++)

@@ -1,9 +1,8 @@
-/* Sums, differences, products and quotients of shapes that broadcast to each other, the sum over repeated elements, and
- * sums and means over axes with their gradients.
+/* Sums, differences, products and quotients of shapes that broadcast to each other; the sum over repeated elements;
+ * sums and means over axes; and the gradients.
  *
  * All of them go over the elements of the larger shape in row-major order and find the corresponding element of the
- * smaller one: its dimensions are aligned at the right, and a dimension that has length 1 or is missing always gives
- * element 0. */
+ * smaller shape. Its dimensions are aligned at the right; if one has length 1 or is missing, its index is always 0. */
 #include "reference.h"
 
 /* Returns the row-major position in a tensor of shape `small` that corresponds to position `index` in a tensor of shape
@@ -59,7 +58,7 @@ KERNEL(sub, difference_of)
 KERNEL(mul, product_of)
 KERNEL(div, quotient_of)
 
-/* The gradient of repetition. Adds to a parameter's gradient, in the order of the samples. */
+/* The gradient of repetition. A parameter's gradient is added to, in the order of the samples. */
 REFERENCE(sum_to, "sum_to")
 {
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
@@ -70,7 +69,7 @@ REFERENCE(sum_to, "sum_to")
   return BRIM_OK;
 }
 
-/* Returns x's shape with 1 for the summed axes: y's shape if it keeps them. */
+/* Returns x's shape with length 1 for the summed axes. This is y's shape if y keeps the axes. */
 static brim_shape reduced(const brim_shape *x, uint32_t axes)
 {
   brim_shape shape = *x;

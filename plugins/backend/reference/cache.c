@@ -1,5 +1,5 @@
-/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. If consecutive
- * tokens have the same place, the last one counts, because tokens are written in order. */
+/* cache_write: cache[n, place mod C] = x[n,t], for the tokens t from `start` on; place is that of token t in text n.
+ * Tokens are written in order, so if consecutive tokens have the same place, the last one counts. */
 #include <string.h>
 
 #include "reference.h"

@@ -1,13 +1,13 @@
 /* Two-dimensional convolution (a cross-correlation, as usual), with or without bias, and its two gradients.
  *
  *     y[n,k,p,q]  =  bias[k] + sum over c,r,s of  x[n, first + c, h, w] * weight[k,c,r,s]
- *     with  h = p*stride - padding + r*dilation,  w likewise from q and s;  x is 0 outside of the image.
+ *     with  h = p*stride - padding + r*dilation,  w likewise from q and s;  x is 0 outside the image.
  *
- * Channels are in groups: filter k sees the C/groups channels of its own group, of which `first` is the first. Every
- * product x * weight adds to one y. The gradients go over the same products: that of x adds dy * weight to x's
- * gradient, that of weight adds dy * x.
+ * Channels are in groups: filter k sees the C/groups channels of its own group, which begin at channel `first`. Every
+ * product x * weight is added to one y. The gradients go over the same products: dx gets dy * weight, and dweight gets
+ * dy * x.
  *
- * A transposed convolution is a layer that computes the gradient of x: its input takes the place of dy, and each sum
+ * A transposed convolution computes the gradient of x as its result: its input takes the place of dy, and each sum
  * starts from the bias. */
 #include "reference.h"
 
@@ -35,7 +35,7 @@ static conv conv_of(const brim_launch *launch, const brim_tensor *x, const brim_
                 .attr = attr};
 }
 
-/* Positions in memory. */
+/* Return positions in memory. */
 static int64_t at_x(const conv *v, int64_t n, int64_t c, int64_t h, int64_t w)
 {
   return ((n * v->C + c) * v->H + h) * v->W + w;
@@ -49,13 +49,13 @@ static int64_t at_y(const conv *v, int64_t n, int64_t k, int64_t p, int64_t q)
   return ((n * v->K + k) * v->P + p) * v->Q + q;
 }
 
-/* The first channel that filter k sees. */
+/* Returns the first channel that filter k sees. */
 static int64_t first_of(const conv *v, int64_t k)
 {
   return k / (v->K / v->attr->groups) * v->D;
 }
 
-/* Row and column of x that meet weight (r, s) at output (p, q); may lie in the padding. */
+/* Return the row and the column of x that meet weight (r, s) at output (p, q). They may lie in the padding. */
 static int64_t row_of(const conv *v, int64_t p, int64_t r)
 {
   return p * v->attr->stride[0] - v->attr->padding[0] + r * v->attr->dilation[0];
@@ -69,7 +69,7 @@ static int inside(const conv *v, int64_t h, int64_t w)
   return h >= 0 && h < v->H && w >= 0 && w < v->W;
 }
 
-/* One y: its window of x under the filter k. */
+/* Returns one y: the sum over its window of x with the filter k. */
 static double convolve(const conv *v, const double *x, const double *weight, int64_t n, int64_t k, int64_t p, int64_t q)
 {
   const int64_t first = first_of(v, k);
@@ -155,7 +155,7 @@ REFERENCE(conv2d_grad_weight, "conv2d_grad_weight")
   const double *x = launch->in[0], *dy = launch->in[1];
   double *dweight = launch->out[0], *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
 
-  for (int64_t n = 0; n < v.N; n++) /* samples outermost: their order is the order of the sum */
+  for (int64_t n = 0; n < v.N; n++) /* samples are the outermost loop, so their order is the order of the sum */
     for (int64_t k = 0; k < v.K; k++) {
       for (int64_t c = 0; c < v.D; c++)
         for (int64_t r = 0; r < v.R; r++)

@@ -1,6 +1,6 @@
-/* Operations of a federated round: the global model for a client, the term that draws the client back to it, the
- * client's update in the round's sum, and the sum as the server's gradient. Compiled without fused multiply-adds,
- * because fold's rounding is part of its definition. */
+/* Operations of a federated round. adopt copies the global model for a client; steer adds a term that draws the client
+ * back to the global model; fold adds the client's update to the round's sum; serve makes the server's gradient from
+ * the sum. The file is compiled without fused multiply-adds, because fold's rounding is part of its definition. */
 #include <string.h>
 
 #include "reference.h"
@@ -11,7 +11,7 @@ REFERENCE(adopt, "adopt")
   return BRIM_OK;
 }
 
-/* Adds up in the order of memory. The maximum ignores NaN. */
+/* Adds up in memory order. The maximum ignores NaN. */
 REFERENCE(distance, "distance")
 {
   const double *w = launch->in[0], *g = launch->in[1];
@@ -40,8 +40,8 @@ REFERENCE(steer, "steer")
   return BRIM_OK;
 }
 
-/* For |v| < 512, v + 1536 lies between 1024 and 2048, where doubles are 2^-42 apart: q is v rounded to a multiple of
- * that, and as sums of such multiples are exact below 2^11, any order of the clients gives the same bits. */
+/* q is v rounded to a multiple of 2^-42: for |v| < 512, v + 1536 lies between 1024 and 2048, where doubles are 2^-42
+ * apart. Sums of such multiples are exact below 2^11, so any order of the clients gives the same bits. */
 REFERENCE(fold, "fold")
 {
   const double *w = launch->in[0], *g = launch->in[1], *old = launch->in[2];

@@ -1,4 +1,4 @@
-/* Fused operations: here they run the two operations, one after the other.
+/* Fused operations. Here they run their two operations one after the other.
  *
  *     first+activation   y = activation of first's y, which may be kept
  *     add+norm           sum = a + b, y = norm of sum */
@@ -13,7 +13,7 @@ static const brim_kernel *find(const char *op, size_t length)
   return NULL;
 }
 
-/* `before` gets the first operation's result, from which the activation computes y. */
+/* Runs both operations. `before`: where the first one's result goes, from which the activation computes y. */
 static brim_status run_both(void *self, const brim_launch *launch, void *const *before)
 {
   const char *op = launch->node->op, *second = strchr(op, '+') + 1;
@@ -48,7 +48,7 @@ BRIM_KERNEL(max_pool2d_relu) = {.op = "max_pool2d+relu", .run = run_activation_a
 BRIM_KERNEL(dropout_relu) = {.op = "dropout+relu", .run = run_activation_after};
 BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = run_activation_after};
 
-/* linear's result is an output of its own, if there are two outputs. */
+/* If the node has two outputs, the second is linear's result. */
 static brim_status activation_keeping(void *self, const brim_launch *launch)
 {
   return run_both(self, launch, launch->out + (launch->node->out_count - 1));
@@ -56,7 +56,7 @@ static brim_status activation_keeping(void *self, const brim_launch *launch)
 BRIM_KERNEL(linear_gelu) = {.op = "linear+gelu", .run = activation_keeping};
 BRIM_KERNEL(linear_silu) = {.op = "linear+silu", .run = activation_keeping};
 
-/* The norm's kernel gets the sum, which has the shape of the node's first input, and its own outputs. */
+/* The norm's kernel gets the sum, which has the shape of the node's first input, and the norm's outputs. */
 static brim_status run_norm_of_sum(void *self, const brim_launch *launch)
 {
   const char *norm = strchr(launch->node->op, '+') + 1;

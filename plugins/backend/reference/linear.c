@@ -1,11 +1,11 @@
-/* The linear layer, and its two gradients; n counts the rows of all leading dimensions. Without a bias it is 0.
+/* The linear layer, and its two gradients; n counts the rows of all leading dimensions. A missing bias counts as 0.
  *
  *     y[n,o]        = bias[o] + sum over f of  x[n,f] * weight[o,f]
  *     dx[n,f]       =           sum over o of  dy[n,o] * weight[o,f]
  *     dweight[o,f] +=           sum over n of  dy[n,o] * x[n,f]
  *     dbias[o]     +=           sum over n of  dy[n,o]
  *
- * linear+add and linear_grad_input+add add y or dx to a tensor, y to some of its columns. */
+ * linear+add and linear_grad_input+add add y or dx to a tensor; y may be added to only some of its columns. */
 #include "reference.h"
 
 REFERENCE(linear, "linear")
@@ -44,7 +44,7 @@ REFERENCE(linear_add, "linear+add")
   return BRIM_OK;
 }
 
-/* a: NULL for none; it may be dx. */
+/* a is added to dx. It may be NULL, or the memory of dx. */
 static void find_dx(const brim_tensor *like_dy, const brim_tensor *like_weight, const double *a, const double *dy,
                     const double *weight, double *dx)
 {
@@ -77,7 +77,7 @@ REFERENCE(linear_grad_weight, "linear_grad_weight")
   const double *x = launch->in[0], *dy = launch->in[1];
   double *dweight = launch->out[0], *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
 
-  for (int64_t n = 0; n < N; n++) /* samples outermost: their order is the order of the sum */
+  for (int64_t n = 0; n < N; n++) /* samples are the outermost loop, so their order is the order of the sum */
     for (int64_t o = 0; o < O; o++) {
       for (int64_t f = 0; f < F; f++) dweight[o * F + f] += dy[n * O + o] * x[n * F + f];
       if (dbias) dbias[o] += dy[n * O + o];

@@ -1,12 +1,12 @@
-/* Gathering values by index, and adding up their gradients.
+/* Gathers values by index, and adds up their gradients.
  *
- *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and after the axis
- *     embedding   y[r,:]   = weight[index[r],:]        with r for all dimensions of the index */
+ *     gather      y[o,j,i] = x[o, index[o,j,i], i]     o and i: all dimensions before and after the axis
+ *     embedding   y[r,:]   = weight[index[r],:]        r: all dimensions of the index */
 #include <string.h>
 
 #include "reference.h"
 
-/* Indices come from the dataset, so they are checked. */
+/* The dataset supplies the indices, so the kernel checks them. */
 static brim_status check_index(const brim_node *node, const brim_tensor *index, const int32_t *value, int64_t limit)
 {
   const int64_t count = brim_shape_count(&index->shape);
@@ -17,7 +17,7 @@ static brim_status check_index(const brim_node *node, const brim_tensor *index, 
   return BRIM_OK;
 }
 
-/* A tensor as [outer][count][inner] around the axis. */
+/* A tensor's dimensions around the axis: [outer][count][inner]. */
 typedef struct around {
   int64_t outer, count, inner;
 } around;
@@ -88,7 +88,7 @@ REFERENCE(embedding_grad, "embedding_grad")
   double *dweight = launch->out[0];
 
   BRIM_TRY(check_index(node, node->in[0], index, node->out[0]->shape.dim[0]));
-  for (int64_t r = 0; r < rows; r++) /* in the order of the samples */
+  for (int64_t r = 0; r < rows; r++) /* adds in the order of the samples */
     for (int64_t d = 0; d < D; d++) dweight[index[r] * D + d] += dy[r * D + d];
   return BRIM_OK;
 }

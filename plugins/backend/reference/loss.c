@@ -9,12 +9,12 @@
  *     dlogits[k]   = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                     + s/K * (softmax[k] * (sum over j of w[j]) - w[k])) * loss_scale
  *
- * With labels that are shares of the classes, t[k], the coefficient of class k is s/K + (1 - s) * t[k] instead of s/K,
- * and 1 - s more at the label.
+ * If labels are shares t[k] of the classes, the coefficient of every class k is s/K + (1 - s) * t[k]. It replaces s/K,
+ * and 1 - s at the label.
  *
- * There is one loss per label, 0 if the label is ignored. loss_scale is 1 / samples of the effective batch, so
- * gradients of micro-batches add up to that of the mean loss. Logits are shifted by their maximum first: exp() cannot
- * overflow, and the result is the same. */
+ * There is one loss per label, and it is 0 if the label is ignored. loss_scale is 1 / samples of the effective batch,
+ * so the gradients of micro-batches add up to the gradient of the mean loss. The maximum is first subtracted from the
+ * logits, so that exp() cannot overflow; the result is the same. */
 #include <stdbool.h>
 
 #include "reference.h"
@@ -27,7 +27,7 @@ static int64_t first_greatest(const double *value, int64_t count)
   return best;
 }
 
-/* log(sum of exp(logits)). */
+/* Returns log(sum of exp(logits)). */
 static double log_sum_exp(const double *logits, int64_t count)
 {
   const double greatest = logits[first_greatest(logits, count)];
@@ -36,7 +36,7 @@ static double log_sum_exp(const double *logits, int64_t count)
   return greatest + log(sum);
 }
 
-/* Labels come from the dataset and are used as indices, so they are checked. */
+/* The dataset supplies the labels, and they are used as indices, so the kernel checks them. */
 static brim_status check_label(int32_t label, int64_t sample, int64_t classes)
 {
   if (label >= 0 && label < classes) return BRIM_OK;
@@ -49,7 +49,7 @@ static bool is_ignored(const brim_loss_attr *attr, int32_t label)
   return attr->ignores && label == attr->ignore_index;
 }
 
-/* Labels of a sample: more than one in a sequence. */
+/* Returns the number of labels per sample, which is more than one in a sequence. */
 static int64_t labels_per_sample(const brim_tensor *label)
 {
   return brim_shape_count(&label->shape) / label->shape.dim[0];
@@ -65,7 +65,7 @@ static const double *weights(const brim_launch *launch)
   return launch->node->in_count > 2 ? launch->in[2] : NULL;
 }
 
-/* Returns the coefficient of class k if labels are shares of K classes. */
+/* Returns the coefficient of class k if labels are shares of the K classes. */
 static double share_of(const brim_launch *launch, const double *label, int64_t K, int64_t k)
 {
   const double s = launch->node->attr.loss.smoothing, *w = weights(launch);
@@ -94,7 +94,7 @@ static brim_status gradient_of_shares(const brim_launch *launch)
 {
   const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
   const double *logits = launch->in[0], *label = launch->in[1];
-  double *dlogits = launch->out[0]; /* may lie in the memory of logits */
+  double *dlogits = launch->out[0]; /* may share memory with logits */
   for (int64_t n = 0; n < N; n++) {
     const double lse = log_sum_exp(&logits[n * K], K);
     double sum = 0;
@@ -139,7 +139,7 @@ REFERENCE(softmax_cross_entropy_grad, "softmax_cross_entropy_grad")
   const double *logits = launch->in[0];
   const int32_t *label = launch->in[1];
   const double *w = weights(launch), s = attr->smoothing;
-  double *dlogits = launch->out[0]; /* may lie in the memory of logits */
+  double *dlogits = launch->out[0]; /* may share memory with logits */
   double weight_sum = 0;
 
   for (int64_t k = 0; k < K; k++) weight_sum += w ? w[k] : 1;
@@ -161,7 +161,7 @@ REFERENCE(softmax_cross_entropy_grad, "softmax_cross_entropy_grad")
   return BRIM_OK;
 }
 
-/* Returns whether the label is among the k greatest; of equal values the first counts as greater. */
+/* Returns whether the label is among the k greatest logits. Of equal logits the first counts as greater. */
 static bool is_in_top(const double *logits, int64_t classes, int32_t label, int32_t k)
 {
   const double own = logits[label];
@@ -179,7 +179,7 @@ static int32_t class_of(const brim_launch *launch, int64_t n, int64_t K)
   return (int32_t)first_greatest((const double *)label + n * K, K);
 }
 
-/* The prediction is the first greatest logit. Everything is added to the metrics of earlier micro-batches. */
+/* The prediction is the first greatest logit. All figures are added to the metrics of earlier micro-batches. */
 REFERENCE(classification_metrics, "classification_metrics")
 {
   const int64_t N = rows_of(launch->node->in[1]), K = last_of(launch->node->in[1]);

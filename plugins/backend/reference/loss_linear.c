@@ -1,22 +1,23 @@
-/* Softmax cross-entropy of logits that are a product, and metrics from ranks.
+/* Softmax cross-entropy of logits that are a matrix product, and metrics from ranks.
  *
- *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k], or softcap * tanh of this / softcap
- *     loss and dz by softmax_cross_entropy, from z: see loss.c; with softcap times 1 - (z / softcap)^2
+ *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k], with a soft cap  softcap * tanh(this / softcap)
+ *     loss and dz as in loss.c, from z;  with a soft cap dz is multiplied by 1 - (z / softcap)^2
  *     rank[n] = the number of classes before the label: z greater, or equal and earlier; -1 if ignored
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
  *
- * Sums over n leave out rows whose label is ignored; their dx is 0.
+ * Sums over n leave out rows whose label is ignored. The dx of these rows is 0.
  *
- * Logits are computed each time that they are needed, and not stored. With frozen parameters there is only dx. */
+ * Logits are computed each time that they are needed, and not stored. If the parameters are frozen, dx is the only
+ * gradient. */
 #include <stdbool.h>
 
 #include "reference.h"
 
 typedef struct problem {
-  int64_t N, F, K, each;            /* rows, features, classes, rows of a sample */
-  const double *x, *product, *bias; /* bias: NULL for none */
+  int64_t N, F, K, each;            /* rows, features, classes, rows per sample */
+  const double *x, *product, *bias; /* bias: NULL if there is none */
   const int32_t *label;
   const brim_loss_attr *attr;
 } problem;
@@ -45,7 +46,7 @@ static double logit(const problem *p, int64_t n, int64_t k)
   return cap > 0 ? cap * tanh(sum / cap) : sum;
 }
 
-/* The derivative of a capped logit z by the logit before the cap. */
+/* Returns the derivative of a capped logit z with respect to the logit before the cap. */
 static double slope_of_cap(const problem *p, double z)
 {
   const double cap = p->attr->softcap;
@@ -64,7 +65,7 @@ static brim_status check_label(const problem *p, int64_t n)
                    (long long)(n / p->each), p->label[n], (long long)p->K);
 }
 
-/* log(sum of exp(logits)) of row n. */
+/* Returns log(sum of exp(logits)) for row n. */
 static double log_sum_exp(const problem *p, int64_t n)
 {
   double greatest = logit(p, n, 0), sum = 0;
@@ -134,7 +135,7 @@ REFERENCE(linear_cross_entropy_grad, "linear_cross_entropy_grad")
   return BRIM_OK;
 }
 
-/* The gradient has the loss as an input, after the label, but does not read it. */
+/* The gradient has the loss as an input after the label, but does not read it. */
 REFERENCE(linear_cross_entropy_both, "linear_cross_entropy+grad")
 {
   BRIM_TRY(linear_cross_entropy(self, launch));

@@ -1,5 +1,5 @@
-/* Losses that compare y with a target t element by element, each the mean over the elements of a sample; and their
- * gradients, times loss_scale. With d = y - t:
+/* Losses that compare y with a target t element by element and average over a sample, and their gradients, times
+ * loss_scale. With d = y - t:
  *
  *     mse    d^2                                          2 d
  *     mae    |d|                                          sign(d), 0 at 0
@@ -8,7 +8,7 @@
  *     bce    log(1 + exp(y)) - t y, of a logit y          1 / (1 + exp(-y)) - t
  *            = max(y, 0) - t y + log(1 + exp(-|y|))
  *
- * The target is an input, or 1 at the sample's label and 0 elsewhere. And the metrics of regression. */
+ * The target is an input, or 1 at the sample's label and 0 elsewhere. The file also has the metrics of regression. */
 #include <stddef.h>
 
 #include "reference.h"
@@ -60,7 +60,7 @@ static double bce_slope(double y, double t, double delta)
   return 1 / (1 + exp(-y)) - t;
 }
 
-/* The target of element i of sample n. */
+/* Returns the target of element i of sample n. */
 static double target_at(const brim_launch *launch, int64_t n, int64_t i, int64_t count)
 {
   if (launch->node->in[1]->dtype == BRIM_DTYPE_I32) return ((const int32_t *)launch->in[1])[n] == i;
@@ -98,7 +98,7 @@ static brim_status give_back(const brim_launch *launch, element_fn *slope)
   const int64_t N = shape->dim[0], count = brim_shape_count(shape) / N;
   const double *y = launch->in[0], delta = launch->node->attr.loss.delta;
   const double scale = launch->step->loss_scale / (double)count;
-  double *dy = launch->out[0]; /* may be the memory of y */
+  double *dy = launch->out[0]; /* may share memory with y */
   BRIM_TRY(check_labels(launch, N, count));
   for (int64_t n = 0; n < N; n++)
     for (int64_t i = 0; i < count; i++)
@@ -120,9 +120,9 @@ LOSS(mae)
 LOSS(huber)
 LOSS(bce)
 
-#define PERCENT_LEAST 1e-7 /* minimum |t| as a divisor, as in Keras' MeanAbsolutePercentageError */
+#define PERCENT_LEAST 1e-7 /* minimum of |t| as a divisor, as in Keras' MeanAbsolutePercentageError */
 
-/* Everything is added to the metrics of earlier micro-batches, in the order of the samples. */
+/* All figures are added to the metrics of earlier micro-batches, in the order of the samples. */
 REFERENCE(regression_metrics, "regression_metrics")
 {
   const brim_shape *shape = &launch->node->in[1]->shape;

@@ -1,5 +1,6 @@
-/* The operations around a loss plugin's graph: its target, 1 at the label and 0 elsewhere; and each sample's loss times
- * the weight of its class. The gradient that enters it is loss_scale times the same weight. */
+/* Operations around the graph of a loss plugin: one_hot makes its target, 1 at the label and 0 elsewhere; another
+ * multiplies each sample's loss by the weight of its class. The gradient that enters the graph is loss_scale times the
+ * same weight. */
 #include <stdbool.h>
 
 #include "reference.h"

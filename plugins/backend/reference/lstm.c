@@ -1,5 +1,5 @@
-/* LSTM: one layer in one direction, from state 0. Steps go forward or backward in time; h and c are the previous state,
- * and j is one of the four gates i, f, g, o of a hidden unit u:
+/* LSTM: one layer in one direction, whose first state is 0. Steps go forward or backward in time. h and c are the state
+ * before a step; u is a hidden unit, and j one of its four gates i, f, g, o:
  *
  *     a[j,u] = b_ih[j,u] + b_hh[j,u] + sum over k of w_ih[j,u,k] * x[t,k] + sum over k of w_hh[j,u,k] * h[k]
  *     i, f, o = 1 / (1 + exp(-a)),  g = tanh(a)
@@ -24,7 +24,7 @@ static sequence sequence_of(const brim_launch *launch, const brim_tensor *y)
   return (sequence){y->shape.dim[0], y->shape.dim[1], y->shape.dim[2], launch->node->attr.lstm.reverse};
 }
 
-/* The element of sample n at step s; the previous step's is at s - 1. */
+/* Returns the element of sample n at step s. That of the previous step is at s - 1. */
 static int64_t at(const sequence *q, int64_t n, int64_t s)
 {
   return n * q->T + (q->reverse ? q->T - 1 - s : s);
@@ -35,7 +35,7 @@ static double sigmoid(double a)
   return 1 / (1 + exp(-a));
 }
 
-/* a[j], j of the 4H rows. h may be NULL, for 0. */
+/* Returns a[j] for row j of 4H. h may be NULL for zeros. */
 static double before_activation(const brim_launch *launch, int64_t F, int64_t H, int64_t j, const double *x,
                                 const double *h)
 {
@@ -70,7 +70,8 @@ REFERENCE(lstm, "lstm")
   return BRIM_OK;
 }
 
-/* Between two steps, dc * f is stored in the previous step's place for da[i], so dgates must not overwrite gates. */
+/* Between two steps, dc * f is stored in dgates, in the previous step's place for da[i]. So dgates must not overwrite
+ * gates. */
 static brim_status lstm_grad_prepare(void *self, const brim_program_info *program, const brim_node *node,
                                      brim_kernel_need *need, void **state)
 {

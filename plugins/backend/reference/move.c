@@ -1,9 +1,9 @@
-/* Moves of values: permute, concat, slice, pad. They move elements of any type by their size. */
+/* The operations that move values: permute, concat, slice, pad. They copy elements of any type by their size. */
 #include <string.h>
 
 #include "reference.h"
 
-/* The products of the dimensions before and after `axis`: [outer][axis][inner]. */
+/* Return the products of the dimensions before and after `axis`: [outer][axis][inner]. */
 static int64_t outer_of(const brim_shape *shape, int32_t axis)
 {
   int64_t count = 1;

@@ -1,4 +1,4 @@
-/* Normalisation over the last dimension (layer norm, RMS norm) and their gradients. For each row x[0..F):
+/* Normalisation over the last dimension (layer norm, RMS norm) and its gradients. For each row x[0..F):
  *
  *     mean = sum of x / F      rstd = 1 / sqrt(sum of (x - mean)^2 / F + eps)      h[f] = (x[f] - mean) * rstd
  *     y[f]        = h[f] * weight[f] + bias[f]
@@ -6,8 +6,8 @@
  *     dweight[f] += dy[f] * h[f]
  *     dbias[f]   += dy[f]
  *
- * RMS norm has mean 0, weight + offset instead of weight, and no bias; the mean of g, which comes from the gradient of
- * the mean, then vanishes too. layer_norm_grad+add and rms_norm_grad+add add dx to a tensor a. */
+ * RMS norm has mean 0, weight + offset instead of weight, and no bias. Its dx has no mean of g, because that term comes
+ * from the gradient of the mean. layer_norm_grad+add and rms_norm_grad+add add dx to a tensor a. */
 #include "reference.h"
 
 REFERENCE(layer_norm, "layer_norm")
@@ -29,7 +29,7 @@ REFERENCE(layer_norm, "layer_norm")
   return BRIM_OK;
 }
 
-/* a: the tensor to which dx is added, or NULL; in: the inputs after it. */
+/* a: added to dx, or NULL. in: the inputs after a. */
 static brim_status differentiate_layer_norm(const brim_launch *launch, const double *a, void *const *in)
 {
   const brim_tensor *shape = launch->node->in[0];
@@ -37,7 +37,7 @@ static brim_status differentiate_layer_norm(const brim_launch *launch, const dou
   const double *weight = in[1], *mean = in[2], *rstd = in[3];
   double *dweight = launch->out[1], *dbias = launch->out[2];
 
-  for (int64_t r = 0; r < rows; r++) { /* rows outermost: their order is the order of the sums */
+  for (int64_t r = 0; r < rows; r++) { /* rows are the outermost loop, so their order is the order of the sums */
     const double *x = (const double *)in[0] + r * F, *dy = (const double *)in[4] + r * F;
     double *dx = (double *)launch->out[0] + r * F, sum = 0, product = 0;
     for (int64_t f = 0; f < F; f++) {

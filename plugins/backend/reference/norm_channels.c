@@ -1,5 +1,5 @@
 /* Normalisation of [N,C,...] with a weight for each channel: batch norm, group norm and their gradients. P places
- * follow the channels. A set is the values that share a mean and a deviation:
+ * follow the channels. The values that share a mean and a deviation form a set:
  *
  *     batch norm   (group of samples g, channel c): set g*C + c
  *     group norm   (sample n, group of channels k): set n*groups + k
@@ -8,10 +8,10 @@
  *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)      h = (x - mean) * rstd
  *     y           = h * weight[c] + bias[c]
  *     dx          = rstd * (g - mean of g - h * mean of g*h),   g = dy * weight[c]
- *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy      over each set in the order of the samples
+ *     dweight[c] += sum of dy * h,   dbias[c] += sum of dy      over each set, in the order of the samples
  *
- * batch_norm+add gives y + a, batch_norm+add+relu the relu of that. In the gradients of batch norms with relu, dy
- * passes relu's gradient first. */
+ * batch_norm+add gives y + a, and batch_norm+add+relu gives relu(y + a). The gradients of batch norms with relu first
+ * apply relu's gradient to dy. */
 #include "reference.h"
 
 /* One set: samples [n0, n1), channels [c0, c1), all places. */
@@ -29,10 +29,10 @@ static int64_t size_of(const set *s)
   for (int64_t n = (s)->n0; n < (s)->n1; n++)                                                                          \
     for (int64_t c = (s)->c0, at = (n * (s)->C + c) * (s)->P; c < (s)->c1; c++, at += (s)->P)
 
-/* The operations after a norm. */
+/* The operations that follow a norm. */
 enum after { NOTHING, ADD, ADD_RELU };
 typedef struct ending {
-  const double *a; /* is added; or NULL */
+  const double *a; /* added to the norm's result, or NULL */
   int rectifies;   /* the sum */
 } ending;
 
@@ -69,7 +69,7 @@ typedef struct gradient {
   double *dx, *dweight, *dbias;
 } gradient;
 
-/* The gradient of a set, whose mean and deviation have that index. dx may be dy. */
+/* Computes the gradient of a set. `index` is the index of its mean and deviation. dx may be dy. */
 static void differentiate(const set *s, const gradient *v, int64_t index)
 {
   const double *x = v->x, *weight = v->weight, *dy = v->dy, M = (double)size_of(s);
@@ -77,7 +77,7 @@ static void differentiate(const set *s, const gradient *v, int64_t index)
   double *dx = v->dx, *dweight = v->dweight, *dbias = v->dbias, sum = 0, product = 0;
 
   for (int64_t c = s->c0; c < s->c1; c++) {
-    double dy_sum = 0, dy_product = 0; /* of this channel in this set */
+    double dy_sum = 0, dy_product = 0; /* sums for this channel in this set */
     const set channel = {s->n0, s->n1, c, c + 1, s->C, s->P};
     EACH_PLANE(&channel, n, k, at) for (int64_t p = 0; p < s->P; p++)
     {
@@ -101,7 +101,7 @@ static int64_t places_of(const brim_shape *shape)
   return brim_shape_count(shape) / (shape->dim[0] * shape->dim[1]);
 }
 
-/* Channel c of group g; the last group also has the remaining samples. */
+/* Returns the set of channel c and group g. The last group also has the remaining samples. */
 static set of_batch_norm(const brim_node *node, int64_t g, int64_t c)
 {
   const brim_shape *x = &node->in[0]->shape;
@@ -154,7 +154,7 @@ REFERENCE(batch_norm_grad, "batch_norm_grad")
   return BRIM_OK;
 }
 
-/* The result of the norm, y, is computed again. */
+/* y, the result of the norm, is computed again. */
 REFERENCE(batch_norm_relu_grad, "batch_norm+relu_grad")
 {
   const brim_shape *sets = &launch->node->in[3]->shape;
@@ -236,7 +236,7 @@ REFERENCE(group_norm_grad, "group_norm_grad")
   const gradient v = {launch->in[0], launch->in[1],  launch->in[2],  launch->in[3],
                       launch->in[4], launch->out[0], launch->out[1], launch->out[2]};
 
-  for (int64_t n = 0; n < N; n++) /* samples outermost: their order is the order of the sums */
+  for (int64_t n = 0; n < N; n++) /* samples are the outermost loop, so their order is the order of the sum */
     for (int64_t k = 0; k < groups; k++) {
       const set s = of_group_norm(launch->node, n, k);
       differentiate(&s, &v, n * groups + k);

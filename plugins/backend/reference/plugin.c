@@ -1,4 +1,4 @@
-/* The reference backend as a plugin: one device, the host. The kernels are in the other files. */
+/* The reference backend as a plugin. Its only device is the host. The kernels are in the other files. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -19,8 +19,8 @@ static const brim_param params[] = {
 };
 
 typedef struct reference {
-  uint64_t limit_bytes;  /* 0 if it has no limit of its own */
-  uint64_t placed_bytes; /* in arenas now */
+  uint64_t limit_bytes;  /* 0 if the device has no limit of its own */
+  uint64_t placed_bytes; /* bytes of the present arenas */
 } reference;
 
 static brim_status create(const void *given, void **self)
@@ -65,8 +65,8 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
-/* The limit is strict; without one, the host's memory is the limit. Linux overcommits memory and later kills processes,
- * so an arena that cannot fit is refused here. */
+/* A limit is strict. Without one, the host's memory is the limit: Linux overcommits memory and later kills processes,
+ * so this function refuses an arena that cannot fit. */
 static brim_status place(void *self, int device, uint64_t bytes, void **base)
 {
   reference *backend = self;
@@ -105,7 +105,7 @@ static brim_status zero(void *self, void *to, uint64_t bytes)
   return BRIM_OK;
 }
 
-/* Kernels are complete when they return. */
+/* Nothing to wait for: kernels are complete when they return. */
 static brim_status synchronize(void *self)
 {
   (void)self;

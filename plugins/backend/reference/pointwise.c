@@ -1,5 +1,5 @@
-/* Operations on single elements: relu, dropout, and reshape, which changes no value. Element i of the output depends on
- * element i of the inputs only, so an output may overwrite an input. */
+/* Operations on single elements: relu, dropout, and reshape, which changes no value. Element i of the output depends
+ * only on element i of the inputs, so an output may overwrite an input. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ REFERENCE(relu, "relu")
   return BRIM_OK;
 }
 
-/* dx = dy where the output is not 0, else 0; the slope at 0 counts as 0. */
+/* dx = dy where the output is not 0, else 0. So the slope at 0 is 0. */
 REFERENCE(relu_grad, "relu_grad")
 {
   const double *y = launch->in[0], *dy = launch->in[1];
@@ -29,15 +29,15 @@ REFERENCE(relu_grad, "relu_grad")
   return BRIM_OK;
 }
 
-/* A storage type: bits of the mantissa, and the exponents of its normal numbers in the sense of frexp(). */
+/* A storage type: the bits of its mantissa, and the exponents of its normal numbers, as frexp() defines them. */
 typedef struct small_type {
   uint32_t dtype;
   int bits, least, most;
 } small_type;
 static const small_type small_types[] = {{BRIM_DTYPE_BF16, 8, -125, 128}, {BRIM_DTYPE_F16, 11, -13, 16}};
 
-/* Returns the nearest number of the type; of two, the one whose last bit is 0. Subnormal numbers have the spacing of
- * the smallest normal ones. */
+/* Returns the number of the type nearest to x; of two, the one whose last bit is 0. Subnormal numbers have the same
+ * spacing as the smallest normal numbers. */
 static double round_to(const small_type *type, double x)
 {
   int exponent;
@@ -48,7 +48,7 @@ static double round_to(const small_type *type, double x)
   return fabs(y) < ldexp(1, type->most) ? y : copysign(INFINITY, x);
 }
 
-/* Values stay in double precision, but are rounded like the type. */
+/* Values stay in double precision, but are rounded to the numbers of the type. */
 REFERENCE(cast, "cast")
 {
   const small_type *type = NULL;
@@ -60,8 +60,8 @@ REFERENCE(cast, "cast")
   return BRIM_OK;
 }
 
-/* Logical coordinate of a sample's element, given as its row-major index, in the numbering that
- * brim/random.h defines for masks: channels fastest, C rounded up to a multiple of 4. */
+/* Returns the number of a sample's element in the numbering that brim/random.h defines for masks: channels fastest, C
+ * rounded up to a multiple of 4. `index` is the row-major index of the element. */
 static int64_t mask_element(const brim_shape *shape, int64_t index)
 {
   if (shape->rank != 4) return index;
@@ -70,7 +70,7 @@ static int64_t mask_element(const brim_shape *shape, int64_t index)
 }
 
 /* y = x * mask / (1 - p). The mask is a function of seed, step, sample and coordinate, so the gradient computes it
- * again instead of storing it, and is the same function: dx = dy * mask / (1 - p). */
+ * again instead of storing it. The gradient is the same function: dx = dy * mask / (1 - p). */
 REFERENCE(dropout, "dropout")
 {
   const brim_dropout_attr *attr = &launch->node->attr.dropout;
@@ -113,7 +113,7 @@ REFERENCE(dropout_grad, "dropout_grad")
   return dropout(self, launch);
 }
 
-/* The gradient of relu of dropout, from its result y, which is 0 where a value is dropped. */
+/* The gradient of relu after dropout, computed from the result y, which is 0 where a value is dropped. */
 REFERENCE(dropout_relu_grad, "dropout+relu_grad")
 {
   const double *y = launch->in[0], *dy = launch->in[1], p = launch->node->attr.dropout.p;

@@ -1,19 +1,19 @@
-/* Pooling of each channel by itself, and its gradients.
+/* Pooling of each channel separately, and its gradients.
  *
  *     max_pool2d           y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q)
- *     avg_pool2d           y[n,c,p,q] = their sum / R*S, or / their number (exclude_padding)
+ *     avg_pool2d           y[n,c,p,q] = the sum of these x / (R*S), or / their number (exclude_padding)
  *         windows:  h = p*stride - padding + r,  w = q*stride - padding + s;  only elements inside x count
  *     adaptive_avg_pool2d  y[n,c,p,q] = the mean over  h = floor(p*H/P) .. ceil((p+1)*H/P) - 1,  w likewise
  *
- * Max pooling stores the position in the window of the selected element, index = r*S + s (the first of equals; NaN is
- * greater than every number), and the gradient goes to that element alone. The gradient of a mean goes to all elements
- * equally. Windows may overlap. */
+ * Max pooling stores the position of the selected element in the window, index = r*S + s, and dy is added to that
+ * element alone. Of equal elements the first is selected; NaN is greater than every number. The gradient of a mean is
+ * distributed equally over its elements. Windows may overlap. */
 #include <string.h>
 
 #include "reference.h"
 
 typedef struct pool {
-  int64_t planes;    /* N*C: channels are pooled by themselves */
+  int64_t planes;    /* N*C, because each channel is pooled separately */
   int64_t extent[2]; /* H, W of x [N*C,H,W] */
   int64_t places[2]; /* P, Q of y [N*C,P,Q] */
   const brim_pool2d_attr *attr;
@@ -27,7 +27,7 @@ static pool pool_of(const brim_launch *launch, const brim_tensor *x, const brim_
                 .attr = &launch->node->attr.pool2d};
 }
 
-/* Rows (d = 0) or columns (d = 1) of x in a window: [from, to). */
+/* The rows (d = 0) or columns (d = 1) of x in a window: [from, to). */
 typedef struct range {
   int64_t from, to;
 } range;
@@ -44,7 +44,7 @@ static range adaptive_window_of(const pool *v, int d, int64_t place)
   return (range){place * H / P, ((place + 1) * H + P - 1) / P};
 }
 
-/* Positions in memory. */
+/* Return positions in memory. */
 static int64_t at_x(const pool *v, int64_t plane, int64_t h, int64_t w)
 {
   return (plane * v->extent[0] + h) * v->extent[1] + w;
@@ -54,7 +54,7 @@ static int64_t at_y(const pool *v, int64_t plane, int64_t p, int64_t q)
   return (plane * v->places[0] + p) * v->places[1] + q;
 }
 
-/* Converts an index into the place in x of an element of the window of (p, q), and back. */
+/* Convert an index within the window of (p, q) into a position in x, and back. */
 static int64_t at_index(const pool *v, int64_t plane, int64_t p, int64_t q, int64_t index)
 {
   const int64_t S = v->attr->kernel[1];
@@ -67,7 +67,7 @@ static int64_t index_of(const pool *v, int64_t p, int64_t q, int64_t h, int64_t 
   return r * v->attr->kernel[1] + w - (q * v->attr->stride[1] - v->attr->padding[1]);
 }
 
-/* The index of the first greatest value. */
+/* Returns the index of the first greatest value in the window. */
 static int64_t find_greatest(const pool *v, const double *x, int64_t plane, int64_t p, int64_t q)
 {
   const range rows = window_of(v, 0, p), columns = window_of(v, 1, q);
@@ -100,7 +100,7 @@ REFERENCE(max_pool2d_grad, "max_pool2d_grad")
   const pool v = pool_of(launch, launch->node->out[0], launch->node->in[0]);
   const double *dy = launch->in[0];
   const uint8_t *index = launch->in[1];
-  const double *result = launch->node->in_count > 2 ? launch->in[2] : NULL; /* of relu, which masks dy */
+  const double *result = launch->node->in_count > 2 ? launch->in[2] : NULL; /* the result of relu, which masks dy */
   double *dx = launch->out[0];
 
   memset(dx, 0, (size_t)brim_shape_count(&launch->node->out[0]->shape) * sizeof *dx);

@@ -1,16 +1,17 @@
 /* The reference backend, which defines every operation of brim.
  *
- * Double precision, plain loops, one thread, no library: written to be compared with the formulas, and to test the
- * other backends. Activations, parameters and gradients are F64, labels I32, pooling indices U8, metrics F64; every
- * tensor is plain row-major. Kernels have no state and no scratch, so each is one function. Gradients of parameters are
- * added up (+=) sample by sample, in the order of the samples, so the result does not depend on the micro-batch. */
+ * It uses double precision, plain loops, one thread and no library, so that it can be compared with the formulas and
+ * used to test the other backends. Activations, parameters and gradients are F64, labels I32, pooling indices U8,
+ * metrics F64; every tensor is plain row-major. A kernel has neither state nor scratch, so it is one function.
+ * Gradients of parameters are added up (+=) in the order of the samples, so the result does not depend on the
+ * micro-batch. */
 #ifndef BRIM_REFERENCE_H
 #define BRIM_REFERENCE_H
 #include <math.h>
 
 #include "brim/backend.h"
 
-/* The kernel of an operation, for the body that follows, in the file of the operation's family:
+/* Defines the kernel of an operation, whose body follows. It stands in the file of the operation's family:
  *
  *     REFERENCE(relu, "relu")
  *     {
@@ -23,14 +24,14 @@
   BRIM_KERNEL(id) = {.op = its_op, .run = id};                                                                         \
   static brim_status id(__attribute__((unused)) void *self, const brim_launch *launch)
 
-/* The product of all dimensions but the last: the rows of an operation along the last. */
+/* Returns the product of all dimensions except the last: the number of rows for operations along the last dimension. */
 static inline int64_t rows_of(const brim_tensor *t)
 {
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
 }
 
-/* Whether `value` replaces `best` in a search for the first greatest value. NaN is greater than every number, so that
- * it is not hidden, and the first NaN stays. */
+/* Returns whether `value` replaces `best` in a search for the first greatest value. NaN is greater than every number,
+ * so that it stays visible, and the first NaN stays. */
 static inline int is_greater(double value, double best)
 {
   return value > best || (isnan(value) && !isnan(best));

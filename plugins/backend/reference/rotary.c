@@ -1,12 +1,12 @@
-/* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
- * position t, whose place in its document is p (t without documents), is turned by the angle p * frequency(i), which is
- * base^(-2i/dims) unless it is scaled (brim/rotary.h); the rest of the head stays:
+/* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; the rest of
+ * the head stays. p is the place of a token in its document, or its position if there are no documents. Pair i is
+ * turned by the angle p * frequency(i), where the frequency is base^(-2i/dims) unless it is scaled (brim/rotary.h):
  *
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
  *
- * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude, which is usually 1. The
- * gradient turns dy back. Heads from `turned` on are copied. */
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), and times an amplitude, which is usually 1.
+ * The gradient turns dy back. Heads from `turned` on are copied. */
 #include "brim/rotary.h"
 #include "reference.h"
 

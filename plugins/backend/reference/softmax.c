@@ -3,11 +3,11 @@
  *     softmax(x)[i]     = exp(x[i]) / sum over k of exp(x[k])
  *     log_softmax(x)[i] = x[i] - log(sum over k of exp(x[k]))
  *
- * computed after subtracting the row's greatest number, which prevents overflow and does not change the result.
- * Elements are read before they are written, so a result may overwrite its input. */
+ * The row's greatest number is first subtracted, which prevents overflow and does not change the result. Elements are
+ * read before they are written, so a result may overwrite its input. */
 #include "reference.h"
 
-/* The greatest number of a row, and the sum of exp(x - greatest). */
+/* Returns the sum of exp(x - greatest), and the greatest number of the row. */
 static double sum_exp(const double *x, int64_t F, double *greatest)
 {
   double sum = 0;

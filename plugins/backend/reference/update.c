@@ -1,10 +1,10 @@
-/* The optimizers' updates, element by element and in place; hyperparameters come with the step. Gradients may have a
- * factor, which limits their global norm. All follow PyTorch, down to the order of operations. */
+/* The optimizers' updates, element by element and in place. The step supplies hyperparameters. A factor may limit the
+ * global norm of the gradients. All updates follow PyTorch, down to the order of operations. */
 #include <string.h>
 
 #include "reference.h"
 
-/* Returns the gradient's factor: the last input, or 1. */
+/* Returns the factor of the gradients, which is the last input, or 1. */
 static double gradient_factor(const brim_launch *launch)
 {
   const brim_node *n = launch->node;
@@ -41,7 +41,7 @@ REFERENCE(adamw, "adamw")
   return BRIM_OK;
 }
 
-/* Adam (Kingma, Ba: Adam: A Method for Stochastic Optimization; ICLR 2015), the weight decay an L2 penalty:
+/* Adam (Kingma, Ba: Adam: A Method for Stochastic Optimization; ICLR 2015), with weight decay as an L2 penalty:
  *
  *     d = g + weight_decay * p
  *     m = beta1 * m + (1 - beta1) * d
@@ -66,7 +66,7 @@ REFERENCE(adam, "adam")
 }
 
 /* Yogi (Zaheer et al.: Adaptive Methods for Nonconvex Optimization; NeurIPS 2018, algorithm 2). Weight decay is an L2
- * penalty, m and p are updated as in Adam, sign(0) = 0, and v starts with initial_accumulator:
+ * penalty, m and p are updated as in Adam, sign(0) is 0, and v starts with initial_accumulator:
  *
  *     v = v - (1 - beta2) * sign(v - d^2) * d^2 */
 REFERENCE(yogi, "yogi")
@@ -89,7 +89,7 @@ REFERENCE(yogi, "yogi")
 }
 
 /* Adagrad (Duchi, Hazan, Singer: Adaptive Subgradient Methods for Online Learning and Stochastic Optimization; JMLR
- * 2011), the weight decay an L2 penalty; the sum starts with initial_accumulator:
+ * 2011), with weight decay as an L2 penalty. The sum starts with initial_accumulator:
  *
  *     d = g + weight_decay * p
  *     sum = sum + d^2
@@ -109,12 +109,12 @@ REFERENCE(adagrad, "adagrad")
   return BRIM_OK;
 }
 
-/* Stochastic gradient descent with (heavy-ball) momentum; the velocity starts at 0:
+/* Stochastic gradient descent with (heavy-ball) momentum. The velocity starts at 0:
  *
  *     d = g + weight_decay * p
  *     velocity = momentum * velocity + d
  *     p = p - lr * velocity                     plain
- *     p = p - lr * (d + momentum * velocity)    Nesterov's */
+ *     p = p - lr * (d + momentum * velocity)    Nesterov */
 REFERENCE(sgd, "sgd")
 {
   const brim_step *step = launch->step;
@@ -132,7 +132,7 @@ REFERENCE(sgd, "sgd")
   return BRIM_OK;
 }
 
-/* The squares are added up in the order of memory, in double precision. */
+/* The squares are added up in memory order, in double precision. */
 REFERENCE(squared_norm, "squared_norm")
 {
   const double *x = launch->in[0];
@@ -148,7 +148,7 @@ REFERENCE(gradient_scale, "gradient_scale")
   double *out = launch->out[0];
   out[0] = launch->node->in_count > 0 ? scale * sqrt(*(const double *)launch->in[0]) : 0;
   const double limit = max_norm / (out[0] + 1e-6);
-  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
+  out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN gives a NaN factor */
   return BRIM_OK;
 }
 

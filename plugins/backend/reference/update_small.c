@@ -1,4 +1,4 @@
-/* The updates of optimizers with small states, element by element and in place; see update.c for the others. */
+/* The updates of optimizers with small states, element by element and in place. update.c has the others. */
 #include <stdbool.h>
 
 #include "brim/code8.h"
@@ -15,7 +15,7 @@ static double weight_decay(const brim_launch *launch)
   return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
 }
 
-/* Lion (Chen et al.: Symbolic Discovery of Optimization Algorithms; NeurIPS 2023, program 1), sign(0) = 0:
+/* Lion (Chen et al.: Symbolic Discovery of Optimization Algorithms; NeurIPS 2023, program 1). sign(0) is 0:
  *
  *     p = p - lr * weight_decay * p - lr * sign(beta1 * m + (1 - beta1) * g)
  *     m = beta2 * m + (1 - beta2) * g */
@@ -35,7 +35,8 @@ REFERENCE(lion, "lion")
 
 /* ---- adafactor ---- */
 
-/* The parameter as a matrix. A vector's squares are not factored: they are the means of the columns of one row. */
+/* The parameter as a matrix. The squares of a vector are not factored: it is a matrix of one row, and each column's
+ * mean is one square. */
 typedef struct factored {
   const brim_launch *launch;
   int64_t rows, columns;
@@ -60,7 +61,7 @@ static factored make_factored(const brim_launch *launch)
   return f;
 }
 
-/* mean = beta2 * mean + (1 - beta2) * mean of the squares of `count` gradients, `stride` apart */
+/* mean = beta2 * mean + (1 - beta2) * (mean of the squares of `count` gradients, which are `stride` apart) */
 static void add_squares(const factored *f, double *mean, int64_t first, int64_t count, int64_t stride)
 {
   const double beta2 = f->launch->step->beta2;
@@ -79,20 +80,20 @@ static double root_mean_square(const double *x, int64_t count)
   return sqrt(sum / (double)count);
 }
 
-/* The gradient over the root of its second moment. */
+/* Returns the gradient divided by the root of its second moment. */
 static double direction(const factored *f, int64_t i)
 {
   const double eps = f->launch->step->eps, row = f->is_matrix ? f->row[i / f->columns] / f->row_mean : 1;
   return f->factor * f->g[i] / sqrt(fmax(row * f->column[i % f->columns], eps * eps));
 }
 
-/* Adafactor (Shazeer, Stern: Adaptive Learning Rates with Sublinear Memory Cost; ICML 2018, algorithms 4 to 6), as
+/* Adafactor (Shazeer, Stern: Adaptive Learning Rates with Sublinear Memory Cost; ICML 2018, algorithms 4 to 6), as in
  * torch.optim.Adafactor:
  *
  *     row = beta2 * row + (1 - beta2) * mean of g^2 over columns; column likewise over rows; beta2 = 1 - t^decay
  *     u = g / sqrt(max(row * column / max(mean of row, eps1), eps1^2))
  *     u = u * max(eps2, rms(p)) * min(lr, 1 / sqrt(t)) / max(1, rms(u) / d)
- *     m = beta1 * m + (1 - beta1) * u          if there is m: then p moves by it
+ *     m = beta1 * m + (1 - beta1) * u          only if there is m, which then replaces u below
  *     p = p - lr * weight_decay * p - u */
 REFERENCE(adafactor, "adafactor")
 {
@@ -122,7 +123,7 @@ REFERENCE(adafactor, "adafactor")
 
 /* ---- adamw8bit ---- */
 
-/* Converts a block's codes to values, and back. */
+/* Functions that convert the codes of a block to values, and back. */
 typedef struct codes {
   bool is_signed;
   int32_t count;
@@ -149,8 +150,9 @@ static void encode(const codes *c, const double *value, int64_t count, uint8_t *
   for (int64_t i = 0; i < count; i++) code[i] = code_of(c, *absmax > 0 ? value[i] / *absmax : 0);
 }
 
-/* AdamW (see update.c) whose moments are kept as codes (Dettmers et al.: 8-bit Optimizers via Block-wise Quantization;
- * ICLR 2022): a block's moments are decoded, used as they are after the update, and then encoded again. */
+/* AdamW (see update.c) with moments that are stored as codes (Dettmers et al.: 8-bit Optimizers via Block-wise
+ * Quantization; ICLR 2022). The moments of a block are decoded and updated. The update of p uses them before they are
+ * encoded again. */
 REFERENCE(adamw8bit, "adamw8bit")
 {
   const brim_step *step = launch->step;

@@ -1,4 +1,4 @@
-/* Resizing images, and the gradient. Place p of y lies between two neighbours in x, in each dimension:
+/* Resizing of images, and its gradient. In each dimension, place p of y lies between two neighbours in x:
  *
  *     y[p] = (1 - share) * x[at] + share * x[at + 1]        at + share is the position of p (brim/ops.h)
  *
@@ -10,13 +10,13 @@
 
 typedef struct place {
   int64_t at;
-  double share; /* of the next value; 0 if there is none, or it does not count */
+  double share; /* share of the next value; 0 if there is no next value, or if it does not count */
 } place;
 
 static place place_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t places, int64_t p)
 {
   const bool nearest = attr->mode == BRIM_UPSAMPLE_NEAREST, aligned = attr->align_corners != 0;
-  int64_t above = p * extent, below = places; /* the position is above / below */
+  int64_t above = p * extent, below = places; /* the position is the fraction above / below */
   if (!nearest && aligned) {
     above = p * (extent - 1);
     below = places > 1 ? places - 1 : 1;
@@ -29,8 +29,8 @@ static place place_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t 
   return found.at < extent - 1 ? found : (place){extent - 1, 0};
 }
 
-/* Called for each value of y, with each of the at most four values of x that it is interpolated from and the share of
- * that value. */
+/* Called for each value of y, with each of the (at most four) values of x from which it is interpolated and the share
+ * of that value. */
 typedef void (*each_fn)(void *x, void *y, double share);
 static void add_to_y(void *x, void *y, double share)
 {

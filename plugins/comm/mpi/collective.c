@@ -1,47 +1,49 @@
-/* Collectives, made from messages between two ranks.
+/* Collectives, which this file makes from messages between two ranks.
  *
- * A buffer has a part for each rank. A sum has two phases: every rank sends each other rank that rank's part and adds
- * up its own part in the order of the ranks; then it sends its sum to all. So the bits of a sum depend on the ranks'
- * numbers alone, not on the library, the hosts, the layout of gradients in buckets, or whether they are scattered. The
- * other kinds are one of these phases; a broadcast sends out rank 0's parts, then does the second phase. As with rings,
- * a rank sends and receives two buffers less two parts; but only two messages follow one another, instead of twice the
- * number of ranks, which matters because a rank polls for messages only now and then.
+ * A buffer has a part for each rank. A sum has two phases. First, every rank sends to each other rank that rank's part,
+ * and adds up its own part in the order of the ranks. Then it sends the sum of its part to all ranks. So the bits of a
+ * sum depend on the order of the ranks alone, not on the library, the hosts, the layout of gradients in buckets, or
+ * whether the gradients are scattered. A broadcast first sends out the parts of rank 0 and then does the second phase;
+ * each other kind of collective is one of the two phases. A rank sends and receives as much as with rings: two buffers
+ * minus two parts. But it waits for only two messages in sequence, instead of twice the number of ranks. This matters
+ * because a rank polls for messages only from time to time.
  *
- * Buffers are cut into pieces, some elements of every part, which limits the memory for other ranks' numbers. Several
- * pieces are in flight at a time, so that one is added up while another travels. */
+ * Buffers are cut into pieces, each with some elements of every part, which limits the memory for the values of other
+ * ranks. Several pieces are in flight at a time, so that a rank adds up one piece while another piece is sent. */
 #include <stdlib.h>
 
 #include "brim/host.h"
 #include "mpi.h"
 
 #define LANES 4
-#define PIECE_BYTES ((size_t)1 << 20)     /* of all parts together */
-#define PART_BYTES_MIN ((size_t)16 << 10) /* of one part, with many ranks */
-#define TAGS 8192                         /* more than the pieces in flight; twice as many are within MPI's minimum */
+#define PIECE_BYTES ((size_t)1 << 20)     /* bytes of all parts of a piece together */
+#define PART_BYTES_MIN ((size_t)16 << 10) /* minimum bytes of one part of a piece, with many ranks */
+#define TAGS 8192 /* more than there are pieces in flight; MPI guarantees more than 2 * TAGS tags */
 
 enum phase { SCATTER, GATHER, DONE };
 
-/* A piece in flight: elements [first, first + count) of every part. */
+/* A piece in flight: elements [first, first + count) of each part. */
 typedef struct lane {
   brim_collective what;
   uint64_t part; /* elements of a part; the last parts may have fewer, or none */
   uint64_t first, count;
-  bool is_last; /* of its buffer */
+  bool is_last; /* the last piece of its buffer */
   enum phase phase;
   int tag, open;         /* open: the number of requests */
-  MPI_Request *requests; /* a message from and to every rank */
-  char *scratch;         /* other ranks' values of the own part, by rank */
+  MPI_Request *requests; /* requests for a message from and to every rank */
+  char *scratch;         /* the values of this rank's part from the other ranks, by rank */
 } lane;
 
 struct mpi_sums {
   MPI_Comm comm;
   int rank, ranks;
-  size_t part_bytes; /* maximum of a part in a piece */
-  const void **from; /* each rank's values to add up */
+  size_t part_bytes; /* maximum bytes of a part in a piece */
+  const void **from; /* for each rank, the values to add up */
   brim_collective waiting[BRIM_COLLECTIVES];
-  uint64_t started, cut, done; /* collectives: `cut` of them are in flight or done, up to the cursor */
-  uint64_t cursor;             /* elements of a part of the one being cut */
-  uint64_t first, next;        /* pieces in flight: lane[i % LANES] */
+  /* Numbers of collectives; `cut` of them are in flight or done, and the next one up to the cursor. */
+  uint64_t started, cut, done;
+  uint64_t cursor;      /* elements of each part that are cut, of the collective being cut */
+  uint64_t first, next; /* pieces in flight: lane[i % LANES] */
   lane lane[LANES];
 };
 
@@ -75,7 +77,7 @@ brim_status mpi_sums_open(MPI_Comm comm, const brim_world *world, mpi_sums **out
 
 void mpi_sums_close(mpi_sums *s)
 {
-  if (!s || s->first != s->next) return; /* messages may still arrive in its memory */
+  if (!s || s->first != s->next) return; /* messages may still arrive in the memory of s */
   for (int i = 0; i < LANES; i++) {
     free(s->lane[i].requests);
     free(s->lane[i].scratch);
@@ -96,7 +98,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
   return a < b ? a : b;
 }
 
-/* Returns the piece of a rank's part, and its bytes, which may be 0. */
+/* Returns the piece's share of a rank's part, and its bytes, which may be 0. */
 static char *piece_of(const lane *l, int rank, size_t *bytes)
 {
   const size_t element = element_bytes(l->what.dtype);
@@ -110,7 +112,7 @@ static bool is_sum(const brim_collective *what)
   return what->kind == BRIM_ALL_REDUCE || what->kind == BRIM_REDUCE_SCATTER;
 }
 
-/* Sends the piece of rank `part`'s part to another rank. */
+/* Sends the piece's share of rank `part`'s part to rank `rank`. */
 static brim_status send_to(mpi_sums *s, lane *l, int part, int rank)
 {
   size_t bytes;
@@ -121,7 +123,7 @@ static brim_status send_to(mpi_sums *s, lane *l, int part, int rank)
   return BRIM_OK;
 }
 
-/* Receives into `into`, or into the buffer if it is NULL. */
+/* Receives the piece's share of rank `part`'s part into `into`, or into the buffer if `into` is NULL. */
 static brim_status take_from(mpi_sums *s, lane *l, int part, int rank, char *into)
 {
   size_t bytes;
@@ -147,7 +149,7 @@ static brim_status scatter(mpi_sums *s, lane *l)
 
 static brim_status gather(mpi_sums *s, lane *l)
 {
-  const bool broadcast = l->what.kind == BRIM_BROADCAST; /* rank 0 has all */
+  const bool broadcast = l->what.kind == BRIM_BROADCAST; /* rank 0 has all values already */
   for (int i = 1; i < s->ranks; i++) {
     const int other = (s->rank + i) % s->ranks;
     if (!broadcast || s->rank != 0) BRIM_TRY(take_from(s, l, other, other, NULL));

@@ -1,9 +1,9 @@
-/* Exchanges: every rank sends its bytes to rank 0, which thus detects missing ranks; the result goes down a tree.
+/* Exchanges. Every rank sends its bytes to rank 0, which thus detects missing ranks. The result goes back along a tree.
  *
- * Rank 0 waits for `seconds`, then it tells the other ranks which rank is missing. They wait longer, so that only one
- * rank reports, and names the right rank. A rank may have come much earlier than rank 0, so rank 0 announces itself
- * once it has to wait, and the others restart their timers. If they hear nothing, rank 0 is missing; rank 1 notices
- * that first and tells the others. */
+ * Rank 0 waits for `seconds`. Then it tells the other ranks which rank is missing. The other ranks wait longer than
+ * rank 0, so that only rank 0 reports, and names the right rank. A rank may have arrived much earlier than rank 0. So
+ * as soon as rank 0 has to wait, it tells the others, and they restart their timers. If they receive nothing, rank 0
+ * itself is missing; rank 1 notices this first and tells the others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +12,10 @@
 
 enum { TAG_GIVE = 1, TAG_RESULT, TAG_NOTE };
 
-#define HERE (-1)            /* a note: rank 0 is there and waits too */
-#define LATE_SECONDS 5       /* the others wait at most this much longer */
-#define NOTE_SECONDS 1       /* until rank 0 announces that it waits; limit for sending notes */
-#define NOTICED_SECONDS 0.05 /* between two checks of the others for a note */
+#define HERE (-1)            /* a note: rank 0 is present and waits too */
+#define LATE_SECONDS 5       /* the other ranks wait longer than rank 0, by at most twice this time */
+#define NOTE_SECONDS 1       /* rank 0 announces within this time that it waits; also the limit for sending notes */
+#define NOTICED_SECONDS 0.05 /* a rank other than 0 begins to look for notes after this time */
 
 static double smaller(double a, double b)
 {
@@ -39,7 +39,7 @@ brim_status mpi_talk_open(mpi_talk *t, MPI_Comm comm, const brim_world *world)
 
 void mpi_talk_close(mpi_talk *t)
 {
-  if (t->is_over) return; /* messages may still arrive in its memory */
+  if (t->is_over) return; /* messages may still arrive in the memory of t */
   if (t->all && t->note != MPI_REQUEST_NULL) {
     MPI_Cancel(&t->note);
     MPI_Wait(&t->note, MPI_STATUS_IGNORE);
@@ -52,7 +52,7 @@ void mpi_talk_close(mpi_talk *t)
 
 /* ---- missing ranks ---- */
 
-/* Sends a note to all other ranks except rank 0, without waiting for its receipt. */
+/* Sends a note to all ranks with a higher number, and does not wait until they receive it. */
 static brim_status send_note(mpi_talk *t, int32_t late)
 {
   t->noting = late;
@@ -68,7 +68,7 @@ static bool notes_are_sent(mpi_talk *t)
   return t->ranks == 1 || MPI_Testall(t->ranks - 1, t->notes + 1, &is_done, MPI_STATUSES_IGNORE) || is_done;
 }
 
-/* Tells the others which rank is missing, as far as they receive it, so that only this rank reports it. */
+/* Tells the other ranks which rank is missing, if they still receive messages, so that only this rank reports it. */
 static void report_missing(mpi_talk *t, int32_t late)
 {
   mpi_wait wait = mpi_wait_begin();
@@ -81,7 +81,7 @@ static void report_missing(mpi_talk *t, int32_t late)
 
 /* ---- rank 0 ---- */
 
-/* Returns the first rank from `first` on whose request is not done. */
+/* Returns the first rank from `first` on whose request is open. */
 static int first_open(const mpi_talk *t, int first, int count)
 {
   int at = 0, is_done = 1;
@@ -116,7 +116,8 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
 
 /* ---- the others ---- */
 
-/* Handles a note. *extended: rank 0 is present. EPEER: rank 0 or rank 1 has reported the missing rank. */
+/* Handles a note, if one has arrived. Sets *extended if rank 0 is present. Fails with EPEER if rank 0 or rank 1 has
+ * reported a missing rank. */
 static brim_status handle_note(mpi_talk *t, bool *extended, int32_t *late)
 {
   int is_done = 0;
@@ -133,13 +134,13 @@ static brim_status handle_note(mpi_talk *t, bool *extended, int32_t *late)
   return BRIM_OK;
 }
 
-/* Sends this rank's bytes, which lie after those of the others, and waits for the result. */
+/* Sends this rank's bytes, which lie after the received ones, and waits for the result. */
 static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
 {
   mpi_wait wait = mpi_wait_begin();
   const double longer = smaller(LATE_SECONDS, seconds / 4);
-  const double patience = seconds + longer * (t->rank == 1 ? 1 : 2); /* if rank 0 is missing, one rank notices first */
-  char *own = t->all + (size_t)t->ranks * bytes;                     /* after the received bytes */
+  const double patience = seconds + longer * (t->rank == 1 ? 1 : 2); /* if rank 0 is missing, rank 1 notices first */
+  char *own = t->all + (size_t)t->ranks * bytes;                     /* after the bytes to receive */
   int is_done = 0;
   MPI_TRY(
       MPI_Irecv(t->all, t->ranks * (int)bytes, MPI_BYTE, t->rank & (t->rank - 1), TAG_RESULT, t->comm, &t->requests[0]),
@@ -162,7 +163,8 @@ static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *la
 
 /* ---- all ---- */
 
-/* Passes the result down a binomial tree: rank r's children are r + 1, r + 2, r + 4 ... below r's lowest bit. */
+/* Passes the result down a binomial tree: the children of rank r are r + 1, r + 2, r + 4 and so on, while the addend is
+ * below the lowest set bit of r. */
 static brim_status pass_on(mpi_talk *t, uint32_t bytes, double seconds, int32_t *late)
 {
   mpi_wait wait = mpi_wait_begin();

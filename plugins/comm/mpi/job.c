@@ -1,4 +1,4 @@
-/* Starting and ending MPI in this process. */
+/* Starts and ends MPI in this process. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,8 +9,9 @@
 
 #include "mpi.h"
 
-#define ABORT_SECONDS 3   /* for MPI to end a job; then its processes exit */
-#define STARTER_SECONDS 5 /* until the process that started them is ended */
+#define ABORT_SECONDS 3 /* time in which MPI must end a job; after it this process exits */
+/* Time in which the process that started the ranks must end; after it that process is killed. */
+#define STARTER_SECONDS 5
 
 brim_status mpi_failed(int code, const char *doing)
 {
@@ -22,8 +23,8 @@ brim_status mpi_failed(int code, const char *doing)
 
 /* ---- joining ---- */
 
-/* Blocks signals in threads that MPI starts, because the main thread handles them; except signals for errors of the
- * thread itself, and SIGCHLD, which MPI needs for its helpers. */
+/* Blocks signals in the threads that MPI starts, because the main thread handles signals. Signals for errors of the
+ * thread itself stay open, and SIGCHLD, which MPI needs for its helpers. */
 static void block_signals(sigset_t *before)
 {
   static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGCHLD};
@@ -42,8 +43,9 @@ static long number_of(const char *name)
   return text && end != text ? number : -1;
 }
 
-/* Limits the interfaces of Open MPI, which would listen on all: on one host shared memory is enough; on several hosts
- * the ranks use mpirun's interfaces if the user has named any. Settings of the user have priority. */
+/* Limits the network interfaces of Open MPI, which would otherwise listen on all of them. On one host, shared memory is
+ * enough. On several hosts, the ranks use mpirun's interfaces, if the user has named any. The user's own settings have
+ * priority. */
 static void choose_interfaces(void)
 {
   const long ranks = number_of("OMPI_COMM_WORLD_SIZE");
@@ -74,7 +76,7 @@ static brim_status start_mpi(void)
   return BRIM_OK;
 }
 
-/* Checks that the processes of srun have found each other: the MPI must support Slurm's interface. */
+/* Checks that the processes of srun have found each other. They do so only if MPI supports Slurm's interface. */
 static brim_status check_together(int ranks)
 {
   const char *text = getenv("SLURM_STEP_NUM_TASKS");
@@ -116,8 +118,8 @@ static void end_late(int signal)
   _exit(late_status);
 }
 
-/* Sets an alarm that ends this process with `status` after `seconds`, even if it hangs. Returns the seconds left of an
- * earlier alarm (0 if none), and its handler in `before`. */
+/* Sets an alarm that ends this process with `status` after `seconds`, even if it hangs. Returns the seconds that an
+ * earlier alarm has left (0 if there is none), and its handler in `before`. */
 static unsigned watch(unsigned seconds, int status, struct sigaction *before)
 {
   const struct sigaction action = {.sa_handler = end_late};
@@ -132,9 +134,9 @@ static unsigned watch(unsigned seconds, int status, struct sigaction *before)
   return left;
 }
 
-/* The process that started the ranks of this host: Open MPI's, before and since version 5, or MPICH's. With several
- * hosts each has a daemon, which cleans up on SIGTERM; MPI_Abort has already asked mpirun to end, and Open MPI's mpirun
- * crashes if it is asked again. */
+/* The process that started the ranks of this host: that of Open MPI before version 5, of Open MPI since version 5, or
+ * of MPICH. With several hosts, each host has a daemon, which cleans up on SIGTERM. mpirun gets no SIGTERM: MPI_Abort
+ * has already asked it to end, and Open MPI's mpirun crashes if it is asked again. */
 typedef struct starter {
   const char *name;
   bool is_daemon;
@@ -156,8 +158,8 @@ static const starter *find_starter(pid_t process)
   return NULL;
 }
 
-/* Runs in a separate process group, which receives no signals for the ranks: waits for the starter to end, and ends it
- * if it does not. */
+/* Waits for the starter to end, and ends it if it does not. Runs in its own process group, which receives no signals
+ * for the ranks. */
 static void watch_starter(int process, const starter *kind)
 {
   struct pollfd end = {.fd = process, .events = POLLIN};
@@ -170,8 +172,8 @@ static void watch_starter(int process, const starter *kind)
   _exit(0);
 }
 
-/* Ends the starter of the ranks too, even if it cannot reach the other hosts: Open MPI's would try to reach them for a
- * quarter of an hour or more. */
+/* Also ends the process that started the ranks, even if that process cannot reach the other hosts. Open MPI's starter
+ * would try to reach them for a quarter of an hour or more. */
 static void end_starter_too(void)
 {
   const pid_t parent = getppid();
@@ -180,7 +182,7 @@ static void end_starter_too(void)
   if (process < 0) return; /* Linux before 5.3 */
   const pid_t child = kind ? fork() : -1;
   if (child == 0) watch_starter(process, kind);
-  if (child > 0) setpgid(child, child); /* before MPI ends this process group */
+  if (child > 0) setpgid(child, child); /* must happen before MPI ends this process group */
   close(process);
 }
 
@@ -192,7 +194,7 @@ void mpi_leave(double seconds)
   mpi_segments_end();
   alarm(0);
   sigaction(SIGALRM, &before, NULL);
-  alarm(left); /* the alarm of a process that abandoned a plugin's thread */
+  alarm(left); /* restores the alarm that is set if a plugin's thread was abandoned */
 }
 
 void mpi_end_all(int32_t exit_status)

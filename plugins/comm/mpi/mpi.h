@@ -1,10 +1,10 @@
-/* Ranks over MPI (any implementation of version 3 or later), and their collectives in host memory.
+/* Ranks connected by MPI (any implementation of version 3 or later), and their collectives in host memory.
  *
- * After its start the plugin uses only MPI's messages between two ranks: this code waits with a timeout, so that it can
- * name missing ranks, and computes sums itself, in the order of the ranks (collective.c). */
+ * After it has started MPI, the plugin uses only MPI's messages between two ranks. Its own code waits with a timeout,
+ * so that it can name missing ranks, and computes sums in the order of the ranks (collective.c). */
 #ifndef COMM_MPI_MPI_H
 #define COMM_MPI_MPI_H
-/* Leaves out MPI's old C++ bindings. */
+/* These macros leave out MPI's old C++ bindings. */
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -15,15 +15,15 @@
 
 /* ---- wait.c: waiting by polling ---- */
 
-/* Returns the seconds since some point in the past. */
+/* Returns the time in seconds since a fixed point. */
 double mpi_now(void);
 
 typedef struct mpi_wait {
   double start, last; /* mpi_now() */
 } mpi_wait;
 mpi_wait mpi_wait_begin(void);
-/* Called between two polls. At first a rank with its own CPU polls continuously; then it yields the CPU, and after a
- * millisecond it sleeps for about 50 us. Returns the seconds waited so far, without time in which this process was
+/* Called between two polls. At first, a rank with its own CPU polls continuously. Then it yields the CPU, and after a
+ * millisecond it sleeps for about 50 us. Returns the seconds waited so far, without the time in which this process was
  * stopped. */
 double mpi_wait_turn(mpi_wait *wait);
 
@@ -37,19 +37,19 @@ brim_status mpi_failed(int code, const char *doing);
     if (mpi_try_code != MPI_SUCCESS) return mpi_failed(mpi_try_code, (doing));                                         \
   } while (0)
 
-/* [init] Joins the other ranks; call it once in a process. *talk, *sums: separate communicators, so that messages of
- * exchanges and sums never mix. */
+/* [init] Joins the other ranks; may be called once in a process. *talk and *sums are separate communicators, so that
+ * messages of exchanges and sums never mix. */
 brim_status mpi_join(brim_world *world, MPI_Comm *talk, MPI_Comm *sums);
-/* [init] Ends MPI; a process that has not returned after `seconds` exits at once. */
+/* [init] Ends MPI. If that takes longer than `seconds`, the process exits at once. */
 void mpi_leave(double seconds);
 /* [any time] See brim_comm_ops. */
 void mpi_end_all(int32_t exit_status);
 
 /* ---- segments.c: memory that ranks of a host share ---- */
 
-/* [init] Before MPI starts in this process: chooses Open MPI's folder for shared memory. */
+/* [init] Chooses Open MPI's folder for shared memory; called before MPI starts in this process. */
 void mpi_segments_begin(void);
-/* [any time] Call it when no rank opens the segments any more. */
+/* [any time] Removes this folder; called when no rank will open its files any more. */
 void mpi_segments_end(void);
 
 /* ---- exchange.c: small messages, with a timeout ---- */
@@ -57,21 +57,22 @@ void mpi_segments_end(void);
 typedef struct mpi_talk {
   MPI_Comm comm;
   int rank, ranks;
-  char *all;             /* the bytes of every rank, in their order, then this rank's own */
+  char *all;             /* the bytes of all ranks in their order, then this rank's own bytes */
   MPI_Request *requests; /* [ranks + 2] */
   MPI_Request *notes;    /* [ranks]: the requests of this rank's notes to the others, if it is rank 0 or 1 */
   MPI_Request note;      /* a pending receive for the next note; rank 0 has none */
   int32_t noted;         /* the content of that note: a missing rank; -1: rank 0 is present and waits too */
   int32_t noting;        /* this rank's own note */
-  double seconds;        /* of the last exchange */
+  double seconds;        /* timeout of the last exchange */
   bool is_over;          /* an exchange has failed, and its messages are lost */
 } mpi_talk;
 
 /* [init] */
 brim_status mpi_talk_open(mpi_talk *talk, MPI_Comm comm, const brim_world *world);
-/* [init] Does not wait for other ranks. `talk` may be zeroed. */
+/* [init] Does not wait for other ranks. `talk` may be all zeros. */
 void mpi_talk_close(mpi_talk *talk);
-/* [step] See brim_comm_ops. EPEER instead of ECOMM: another rank has reported the missing rank, and ends the job. */
+/* [step] See brim_comm_ops. Fails with EPEER instead of ECOMM if another rank has reported the missing rank and ends
+ * the job. */
 brim_status mpi_exchange(mpi_talk *talk, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late);
 
 /* ---- collective.c ---- */
@@ -80,7 +81,7 @@ typedef struct mpi_sums mpi_sums;
 
 /* [init] */
 brim_status mpi_sums_open(MPI_Comm comm, const brim_world *world, mpi_sums **out);
-/* [init] Does not wait for other ranks. No-op for NULL. */
+/* [init] Does not wait for other ranks. Does nothing for NULL. */
 void mpi_sums_close(mpi_sums *sums);
 /* [step] See brim_comm_ops. */
 brim_status mpi_sums_start(mpi_sums *sums, const brim_collective *what);
@@ -88,7 +89,7 @@ brim_status mpi_sums_poll(mpi_sums *sums, uint64_t *done);
 
 /* ---- sum.c ---- */
 
-/* out[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ...; `out` may be one of them. dtype: F32 or F64. */
+/* out[i] = ((from[0][i] + from[1][i]) + from[2][i]) + ... `out` may be one of the operands. dtype: F32 or F64. */
 void mpi_sum(uint32_t dtype, void *out, const void *const *from, int ranks, size_t count);
 
 #endif

@@ -8,7 +8,7 @@ typedef struct mpi_job {
   brim_world world;
   bool is_joined;
   mpi_talk talk;
-  MPI_Comm comm; /* of the collectives */
+  MPI_Comm comm; /* communicator for the collectives */
   mpi_sums *sums;
 } mpi_job;
 
@@ -45,9 +45,8 @@ static brim_status exchange(void *self, const void *own, uint32_t bytes, void *a
   return mpi_exchange(&job->talk, own, bytes, all, seconds, late);
 }
 
-/* If some ranks do not arrive in time, the others exit without ending MPI, and the job's starter ends the missing
- * ranks.
- */
+/* If some ranks do not arrive in time, the others exit without ending MPI. The process that started the job then ends
+ * the missing ranks. */
 static void leave(void *self)
 {
   mpi_job *job = self;

@@ -1,7 +1,6 @@
-/* Ranks of Open MPI on one host share memory through files in /dev/shm. mpirun removes them, but not if it is killed.
- * So each rank has its own folder, which it locks while it lives, and a starting rank removes folders that are not
- * locked.
- */
+/* Ranks of Open MPI on one host share memory through files in /dev/shm. mpirun removes these files, but not if it is
+ * killed. So each rank has its own folder, which it locks while it lives, and each rank that starts removes folders
+ * that are not locked. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,9 +17,9 @@
 
 static const char *const variables[] = {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"};
 static char folder[sizeof SHARED "/" PREFIX "XXXXXX"];
-static int own = -1; /* the folder, locked */
+static int own = -1; /* the descriptor of this rank's folder, which it locks */
 
-/* Returns -1 if the folder is another user's, in use or gone. */
+/* Returns -1 if the folder belongs to another user, is in use or does not exist. */
 static int open_locked(const char *path)
 {
   struct stat now;
@@ -30,7 +29,7 @@ static int open_locked(const char *path)
   return -1;
 }
 
-/* Closes the descriptor too. */
+/* Also closes the descriptor. */
 static void remove_folder(int fd, const char *path)
 {
   DIR *files = fdopendir(fd);
@@ -57,10 +56,10 @@ static void remove_abandoned(void)
 
 void mpi_segments_begin(void)
 {
-  char made[] = SHARED "/." PREFIX "XXXXXX"; /* a hidden name, so that it is not removed before it is locked */
+  char made[] = SHARED "/." PREFIX "XXXXXX"; /* a hidden name, so that no rank removes the folder before it is locked */
   if (!getenv("OMPI_COMM_WORLD_SIZE")) return;
   remove_abandoned();
-  if (!mkdtemp(made)) return; /* then the files go to the default folder */
+  if (!mkdtemp(made)) return; /* Open MPI then uses its default folder */
   own = open_locked(made);
   snprintf(folder, sizeof folder, "%s/%s", SHARED, strrchr(made, '/') + 2);
   if (own < 0 || rename(made, folder) != 0) return;

@@ -1,4 +1,4 @@
-/* Sums over ranks, a block of elements at a time, so that partial sums stay in the L1 cache. */
+/* Sums over ranks. Adds one block of elements after another, so that partial sums stay in the L1 cache. */
 #include <string.h>
 
 #include "mpi.h"

@@ -3,10 +3,10 @@
 
 #include "mpi.h"
 
-#define LOOK_SECONDS 20e-6 /* longer than a message that is in flight takes */
+#define LOOK_SECONDS 20e-6 /* longer than a message takes to arrive */
 #define YIELD_SECONDS 1e-3
 #define SLEEP_NANOSECONDS 50000
-#define STOPPED_SECONDS 0.5 /* between two polls: the process must have been stopped */
+#define STOPPED_SECONDS 0.5 /* if two polls are further apart than this, the process was stopped */
 
 double mpi_now(void)
 {

@@ -1,5 +1,5 @@
-/* NCCL's functions for the communicator. The library is large and makes the driver load its kernels, so it is loaded
- * only when ranks are connected. */
+/* The NCCL functions that the communicator uses. The library is large and makes the driver load its kernels, so it is
+ * loaded only when ranks are connected. */
 #ifndef NCCL_LIBRARY_H
 #define NCCL_LIBRARY_H
 #include <nccl.h>
@@ -30,7 +30,8 @@ typedef struct nccl_library {
 #undef X
 } nccl_library;
 
-/* [init] Loads the library, until the process exits. ELOAD names the missing library or function. */
+/* [init] Loads the library, which stays loaded until the process exits. Returns ELOAD with the name of the missing
+ * library or function. */
 brim_status nccl_library_load(const nccl_library **out);
 
 #ifdef __cplusplus

@@ -1,14 +1,14 @@
-/* The communicator `nccl`: collectives in the memory of NVIDIA GPUs. It has no host part: ranks find each other and
- * vote through another communicator.
+/* The communicator `nccl`: collectives in the memory of NVIDIA GPUs. It does not connect hosts: ranks find each other
+ * and vote through another communicator.
  *
- * The device executes collectives in the order of their queue; an event after each shows when it is done. NCCL must not
- * block inside a call (config.blocking 0), so a rank that dies or hangs delays the others at most for the job's
- * timeout: while NCCL returns ncclInProgress, it is polled.
+ * The device executes collectives in the order of their queue; an event after each collective shows when it is done.
+ * NCCL is set not to block inside a call (config.blocking 0): while it returns ncclInProgress, this plugin polls it. So
+ * a rank that dies or hangs delays the others at most for the job's timeout.
  *
- * On a given set of devices NCCL adds up in the same order in every run, and all ranks get the same bits, if its
- * algorithm adds in kernels; switches that add (NVLS, CollNet) guarantee no order. So NCCL uses rings and trees, unless
- * comm.deterministic=false or NCCL_ALGO is set. Where a switch could add, as between eight H100, that costs bandwidth.
- */
+ * On a given set of devices, NCCL adds up in the same order in every run, and all ranks get the same bits, if its
+ * algorithm adds in kernels. If switches add (NVLS, CollNet), the order is not guaranteed. So NCCL uses rings and
+ * trees, unless comm.deterministic=false or NCCL_ALGO is set. Where a switch could add, for instance between eight
+ * H100, this costs bandwidth. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,11 +22,11 @@
 #include "library.h"
 
 #define NCCL_ALGORITHMS "Ring,Tree"
-#define WARM_UP_FIRST 256                 /* bytes of the first try */
-#define WARM_UP_FACTOR 16                 /* from one try to the next */
-#define WARM_UP_LEAST ((uint64_t)4 << 20) /* the least bytes of the last try */
+#define WARM_UP_FIRST 256                 /* bytes of the first trial */
+#define WARM_UP_FACTOR 16                 /* ratio of the bytes of two successive trials */
+#define WARM_UP_LEAST ((uint64_t)4 << 20) /* minimum bytes of the largest trial */
 #define WARM_UP_MOST ((uint64_t)64 << 20)
-#define END_SECONDS 5 /* for ranks that end together */
+#define END_SECONDS 5 /* time for ranks that end together */
 
 typedef struct nccl_params {
   bool deterministic;
@@ -40,9 +40,9 @@ static const brim_param comm_params[] = {BRIM_PARAM(BOOL, nccl_params, determini
 typedef struct communicator {
   const nccl_params *params;
   const nccl_library *nccl;
-  ncclComm_t comm; /* NULL if not connected */
+  ncclComm_t comm; /* NULL if the ranks are not connected */
   int32_t rank, ranks;
-  double seconds; /* the timeout of the job */
+  double seconds; /* timeout of the job */
   cudaEvent_t done_event[BRIM_COLLECTIVES];
   uint64_t started, done;
   bool failed;
@@ -60,7 +60,7 @@ static double now(void)
 static brim_status check_cuda(communicator *c, cudaError_t error, const char *what)
 {
   if (error == cudaSuccess) return BRIM_OK;
-  (void)cudaGetLastError(); /* clears the error: the next call must not return it again */
+  (void)cudaGetLastError(); /* clears the error, so that the next call does not return it again */
   c->failed = true;
   if (error == cudaErrorMemoryAllocation) return brim_fail(BRIM_ENOMEM_DEVICE, "%s: out of device memory", what);
   return brim_fail(BRIM_EDEVICE, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
@@ -75,7 +75,7 @@ static brim_status check_nccl(communicator *c, ncclResult_t result, const char *
                    more && more[0] ? ": " : "", more ? more : "");
 }
 
-/* Waits until NCCL has completed a call's start, for at most `seconds`. */
+/* Waits until NCCL has completed what a call started, for at most `seconds`. Returns NCCL's result. */
 static ncclResult_t settle(const communicator *c, ncclResult_t result, double seconds)
 {
   const struct timespec pause = {.tv_nsec = 100000};
@@ -168,7 +168,7 @@ static brim_status poll(void *self, uint64_t *done)
     c->done++;
   }
   *done = c->done;
-  (void)cudaGetLastError(); /* clears "not ready" for the next call */
+  (void)cudaGetLastError(); /* clears "not ready", so that the next call does not return it */
   if (c->done == c->started) return BRIM_OK;
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = c->nccl->CommGetAsyncError(c->comm, &state);
@@ -181,8 +181,8 @@ static brim_status poll(void *self, uint64_t *done)
 typedef struct greeting {
   int32_t status;
   int32_t version;
-  char device[64]; /* its GPU's UUID */
-  ncclUniqueId id; /* rank 0's, in the second exchange */
+  char device[64]; /* the UUID of the rank's GPU */
+  ncclUniqueId id; /* rank 0's ID, sent in the second exchange */
 } greeting;
 
 static brim_status prepare(communicator *c, const brim_backend_ops *ops, void *backend, int32_t device, greeting *own)
@@ -213,8 +213,8 @@ static brim_status compare(const communicator *c, const greeting *all)
   return BRIM_OK;
 }
 
-/* NCCL refuses two ranks of a host on one GPU. If they share one anyway, as in a test, gives each rank a host name of
- * its own. */
+/* NCCL refuses two ranks of a host on one GPU. If ranks share a GPU anyway, for instance in a test, each of them gets a
+ * host name of its own. */
 static brim_status separate_hosts(const communicator *c, const greeting *all)
 {
   char host[128];
@@ -226,7 +226,7 @@ static brim_status separate_hosts(const communicator *c, const greeting *all)
   return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
 }
 
-/* A rank that has failed informs all others, and keeps its own message. */
+/* Exchanges the status of all ranks. A rank that has failed informs the others and keeps its own error message. */
 static brim_status exchange_status(const communicator *c, const brim_talk *talk, brim_status own_status, greeting *own,
                                    greeting *all)
 {
@@ -269,7 +269,7 @@ static brim_status wait_for_all(communicator *c)
   }
 }
 
-/* Runs a collective of each kind. Small sums are float64, like those of metrics. */
+/* Runs a collective of each kind. Small sums are float64, as those of metrics are. */
 static brim_status try_bytes(communicator *c, void *buffer, uint64_t bytes, void *queue)
 {
   const uint32_t dtype = bytes == WARM_UP_FIRST ? BRIM_DTYPE_F64 : BRIM_DTYPE_F32;
@@ -280,11 +280,11 @@ static brim_status try_bytes(communicator *c, void *buffer, uint64_t bytes, void
   return wait_for_all(c);
 }
 
-/* NCCL 2.22 and later connect an algorithm, and allocate its channels, at the first collective that uses it
- * (initAlgoChannels in enqueue.cc), and choose the algorithm by kind and size. So this tries sizes from a few bytes to
- * the largest, before the arena is allocated. NCCL_RUNTIME_CONNECT=0 would connect all algorithms of the devices at
- * once, with the buffers of those that are never used (init.cc). Larger messages use the algorithm of the largest try.
- */
+/* NCCL 2.22 and later connect an algorithm and allocate its channels at the first collective that uses it
+ * (initAlgoChannels in enqueue.cc). They choose the algorithm by the kind and the size of the collective. So this
+ * function tries sizes from a few bytes to the largest, before the arena is allocated. NCCL_RUNTIME_CONNECT=0 would
+ * connect all algorithms at once, with the buffers of those that are never used (init.cc). Larger messages use the
+ * algorithm of the largest trial. */
 static brim_status warm_up(communicator *c, uint64_t largest, void *queue)
 {
   void *buffer = NULL;
@@ -295,8 +295,8 @@ static brim_status warm_up(communicator *c, uint64_t largest, void *queue)
   for (uint64_t bytes = WARM_UP_FIRST; status == BRIM_OK && bytes < largest; bytes *= WARM_UP_FACTOR)
     status = try_bytes(c, buffer, bytes, queue);
   if (status == BRIM_OK) status = try_bytes(c, buffer, largest, queue);
-  if (status == BRIM_OK)
-    status = check_cuda(c, cudaFree(buffer), "trying NCCL"); /* only after success: else the device may never finish */
+  if (status == BRIM_OK) /* Only after success, because otherwise this call may never return. */
+    status = check_cuda(c, cudaFree(buffer), "trying NCCL");
   c->started = c->done = 0;
   return status;
 }
@@ -330,7 +330,7 @@ static brim_status connect(void *self, const brim_world *world, const brim_talk 
   return status;
 }
 
-/* Disconnects regularly only if nothing is in progress; otherwise aborts the device's work without waiting. */
+/* Disconnects cleanly only if nothing is in progress. Otherwise aborts the device's work without waiting. */
 static void disconnect(void *self)
 {
   communicator *c = self;

@@ -1,7 +1,7 @@
 /* Finds the places of tokens. See align.h.
  *
- * The bytes of the tokens one after the other are the text, with two exceptions: a tokenizer may begin a text with a
- * space that is not in it (Llama 2), and a special token may take the spaces beside it. */
+ * The text consists of the bytes of the tokens one after another, with two exceptions: a tokenizer may add a space
+ * before the text (Llama 2), and a special token may remove the spaces beside it. */
 #include "align.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static bool is_space_byte(char c)
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Returns whether the token is the next part of the text, at *at, and moves *at to its end. */
+/* If the token is the next part of the text at *at, moves *at to its end and returns true. */
 static bool take(const char *text, size_t bytes, const char *piece, size_t count, size_t *at)
 {
   const size_t left = bytes - *at;
@@ -33,7 +33,7 @@ bool chat_align(const tokenizer *t, const int32_t *token, size_t count, const ch
     if (length == 0) return false;
     start[i] = (uint32_t)at;
     if (take(text, bytes, piece, length, &at)) continue;
-    while (at < bytes && is_space_byte(text[at])) at++; /* those that a special token takes */
+    while (at < bytes && is_space_byte(text[at])) at++; /* spaces that a special token removes */
     start[i] = (uint32_t)at;
     if (!take(text, bytes, piece, length, &at)) return false;
   }

@@ -5,8 +5,9 @@
 
 #include "tokenizer.h"
 
-/* Writes to start[i] the byte of the text at which token i begins, and to start[count] the end of the last one. False
- * if the tokens' bytes are not those of the text, because the tokenizer's normalizer has changed it. */
+/* Writes to start[i] the byte of the text at which token i begins, and to start[count] the end of the last token.
+ * Returns false if the bytes of the tokens are not those of the text, because the tokenizer's normalizer has changed
+ * the text. */
 bool chat_align(const tokenizer *t, const int32_t *token, size_t count, const char *text, size_t bytes,
                 uint32_t *start);
 #endif

@@ -15,7 +15,7 @@
   "brim reads rows with \"messages\"; \"conversations\"; \"instruction\" and \"output\"; \"prompt\" and "              \
   "\"completion\"; or \"text\""
 
-/* The forms, each with the keys that a row must have; the first that fits is taken. */
+/* The forms, each with the keys that a row must have. The first form that fits is used. */
 static const struct {
   enum chat_form form;
   const char *key[2];
@@ -64,7 +64,7 @@ static bool is_blank(const char *text)
   return text[strspn(text, " \t\r\n")] == '\0';
 }
 
-/* Checks that content is a text or a list of parts that are texts; *blank: they have only spaces. */
+/* Checks that content is a text or a list of parts that are texts. Sets *blank if they have only spaces. */
 static brim_status check_content(const chat_file *f, size_t number, const json_t *content, bool *blank)
 {
   *blank = true;
@@ -86,7 +86,7 @@ static brim_status check_content(const chat_file *f, size_t number, const json_t
   return BRIM_OK;
 }
 
-/* The roles that may come before a role: "" is the beginning. */
+/* For each role, the roles that may come before it. "" stands for the start of the conversation. */
 static const struct {
   const char *role, *after[4];
 } order[] = {{"system", {""}},
@@ -122,7 +122,7 @@ static brim_status check_message(const chat_file *f, size_t number, const json_t
   return BRIM_OK;
 }
 
-/* Adds a message with the role's usual name; its other keys stay, as templates may use them. */
+/* Adds a message, with the usual name of its role. Its other keys stay, because templates may use them. */
 static brim_status add_message(const chat_file *f, chat_conversation *c, const json_t *from, const char *role_key,
                                const char *content_key)
 {
@@ -169,7 +169,7 @@ static brim_status add_list(const chat_file *f, chat_conversation *c, const json
   return BRIM_OK;
 }
 
-/* Rows of ShareGPT and Alpaca may have the system message in a key of its own. */
+/* Rows of ShareGPT and Alpaca may have the system message in a separate key. */
 static brim_status add_system(const chat_file *f, chat_conversation *c)
 {
   const char *system = json_string_value(json_object_get(c->row, "system"));
@@ -178,7 +178,7 @@ static brim_status add_system(const chat_file *f, chat_conversation *c)
 
 /* ---- rows ---- */
 
-/* The value of a key, which must be a text; ELOAD. */
+/* Gets the value of a key. Returns ELOAD if it is not a text. */
 static brim_status get_text(const chat_file *f, const json_t *row, const char *key, const char **text, size_t *bytes)
 {
   const json_t *value = json_object_get(row, key);
@@ -294,7 +294,7 @@ static bool next_line(chat_file *f, const char **line, size_t *bytes)
   return false;
 }
 
-/* jansson sees one line, and calls its end the end of file. */
+/* jansson sees only one line, so its messages call the end of the line the end of the file. */
 static brim_status fail_json(const chat_file *f, const json_error_t *error)
 {
   const char *end = strstr(error->text, " near end of file");
@@ -356,7 +356,7 @@ static brim_status map(int fd, chat_file *f)
   if (text == MAP_FAILED) return brim_fail(BRIM_ELOAD, "cannot map '%s': %s", f->name, strerror(errno));
   f->text = text;
   f->bytes = (size_t)st.st_size;
-  if (f->bytes >= 3 && memcmp(f->text, "\xef\xbb\xbf", 3) == 0) f->at = 3; /* the mark of UTF-8 */
+  if (f->bytes >= 3 && memcmp(f->text, "\xef\xbb\xbf", 3) == 0) f->at = 3; /* skips UTF-8's byte order mark */
   return BRIM_OK;
 }
 

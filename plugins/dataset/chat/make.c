@@ -1,4 +1,4 @@
-/* From files of conversations to packed documents. See make.h. */
+/* Makes packed documents from files of conversations. See make.h. */
 #include "make.h"
 
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 #include "pack.h"
 
 typedef struct document {
-  uint64_t start; /* of its tokens among those of all */
+  uint64_t start; /* the first of its tokens, among the tokens of all documents */
   uint32_t places, line, file;
 } document;
 
-/* The documents of a split before they are packed. */
+/* The documents of a split before packing. */
 typedef struct made {
   const chat_options *options;
   int32_t *token;
@@ -22,7 +22,7 @@ typedef struct made {
   size_t tokens, token_room;
   document *document;
   size_t documents, document_room;
-  uint32_t *length; /* tokens of each conversation, also of those that are left out */
+  uint32_t *length; /* tokens of each conversation, including conversations that are left out */
   size_t lengths, length_room;
   size_t counted;
   chat_facts facts;
@@ -36,7 +36,7 @@ static void made_free(made *m)
   free(m->length);
 }
 
-/* Makes room for `more` items; false: no memory. */
+/* Makes room for `more` items. Returns false if there is no memory. */
 static bool reserve(void **items, size_t count, size_t more, size_t *room, size_t bytes)
 {
   if (more <= *room - count) return true;
@@ -56,7 +56,7 @@ static brim_status fail_memory(void)
 
 /* ---- a conversation ---- */
 
-/* Drops the tokens that do not fit into a row; false if nothing is left to learn. */
+/* Drops the tokens that do not fit into a row. Returns false if nothing to learn is left. */
 static bool cut(made *m, chat_tokens *t)
 {
   size_t count = (size_t)m->options->context + 1;
@@ -107,7 +107,8 @@ static brim_status add(made *m, chat_tokens *t, uint32_t file, int64_t line)
 
 /* ---- files ---- */
 
-/* Whether row `i` of all files belongs to the split: the test split's are evenly spread. */
+/* Returns whether row `i`, counted over all files, belongs to the split. The rows of the test split are evenly
+ * spread. */
 static bool belongs(const chat_source *s, int64_t i)
 {
   if (s->share == 0) return true;
@@ -163,8 +164,8 @@ static void measure(made *m)
     m->facts.length[i] = m->length[(size_t)(share[i] * (double)(m->lengths - 1))];
 }
 
-/* Fails if conversations are too long and may not be changed. The user must choose by the longest one, so the message
- * has its numbers. */
+/* Fails if conversations are too long and may be neither cut nor skipped. The message has the figures of the longest
+ * one, which the user needs to choose a context. */
 static brim_status check(const chat_source *s, const made *m)
 {
   const chat_facts *f = &m->facts;

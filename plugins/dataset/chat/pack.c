@@ -7,13 +7,13 @@
 #include "brim/host.h"
 
 #define NONE UINT32_MAX
-#define LEVELS 5 /* 64^5 rooms are more than any context */
+#define LEVELS 5 /* 64^5 is more than any context */
 
-/* The rows by their room: a list for each room, and a set of the rooms that have a row. A bit of level k stands for 64
- * bits of level k - 1. */
+/* The rows, sorted by their room: for each room a list of rows, and a set of the rooms that have a row. A bit of level
+ * k stands for 64 bits of level k - 1. */
 typedef struct rooms {
-  uint32_t *head; /* of each room: a row, or NONE */
-  uint32_t *next; /* of each row */
+  uint32_t *head; /* for each room, its first row or NONE */
+  uint32_t *next; /* for each row, the next row in its list */
   uint64_t *bits[LEVELS];
 } rooms;
 
@@ -58,12 +58,12 @@ static uint32_t rooms_take(rooms *r, uint32_t room)
   return row;
 }
 
-/* Returns the least room of at least `least` that a row has, or NONE. */
+/* Returns the smallest room that a row has and that is at least `least`, or NONE. */
 static uint32_t rooms_find(const rooms *r, uint32_t least, uint32_t context)
 {
   uint32_t at = least;
   int k = 0;
-  for (; k < LEVELS; k++) { /* up, until a bit at or after `at` is in the same word */
+  for (; k < LEVELS; k++) { /* goes up until the word has a bit at or after `at` */
     if (at / 64 > (k == 0 ? context : (context >> 6 * k)) / 64) return NONE;
     const uint64_t word = r->bits[k][at / 64] & UINT64_MAX << at % 64;
     if (word) {
@@ -73,11 +73,12 @@ static uint32_t rooms_find(const rooms *r, uint32_t least, uint32_t context)
     at = at / 64 + 1;
   }
   if (k == LEVELS) return NONE;
-  while (k-- > 0) at = at * 64 + (uint32_t)__builtin_ctzll(r->bits[k][at]); /* down, to the first in it */
+  /* Goes down to the first row under that bit. */
+  while (k-- > 0) at = at * 64 + (uint32_t)__builtin_ctzll(r->bits[k][at]);
   return at;
 }
 
-/* Sorts the documents by falling number of places; stable. */
+/* Sorts the documents by their number of places, the longest first; the sort is stable. */
 static bool sort(const uint32_t *places, uint32_t count, uint32_t context, uint32_t *order)
 {
   uint32_t *start = brim_try_calloc((size_t)context + 2, sizeof *start);
@@ -103,7 +104,7 @@ static uint32_t fill(const uint32_t *places, uint32_t count, uint32_t context, c
   return rows;
 }
 
-/* Lists the documents of each row in the order in which they were put there. */
+/* Lists the documents of each row in the order in which they were put into it. */
 static void list(chat_packs *p, uint32_t count, const uint32_t *order, const uint32_t *row_of)
 {
   for (uint32_t d = 0; d < count; d++) p->first[row_of[d] + 2]++;

@@ -1,5 +1,5 @@
-/* Conversations for language models, as JSON lines. The model's chat template renders them, the loss counts the
- * answers, and several conversations are packed into each row of dataset.context tokens. */
+/* Conversations for language models, as JSON lines. The model's chat template renders them. The loss counts only the
+ * answers. Several conversations are packed into each row of dataset.context tokens. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "chat_model.h"
 #include "make.h"
 
-#define VERSION "chat 1"  /* change it when the same files give other tokens or packs */
-#define BYTES_PER_TOKEN 4 /* of JSON, for an estimate */
+#define VERSION "chat 1"  /* must change when the same files give other tokens or packs */
+#define BYTES_PER_TOKEN 4 /* average bytes of JSON per token, for an estimate */
 #define ROWS_UNKNOWN ((int64_t)1 << 20)
 
 typedef struct chat_params {
@@ -79,11 +79,11 @@ static brim_status find_split(const chat_params *p, const char *name, int *out)
 /* ---- identity ---- */
 
 typedef struct identity {
-  uint64_t key, bytes; /* of the data's files */
-  int64_t changed;     /* the last change of one of them */
+  uint64_t key, bytes; /* hash and size of the data's files */
+  int64_t changed;     /* the latest time at which one of them changed */
 } identity;
 
-/* False: a file is missing. */
+/* Returns false if a file is missing. */
 static bool identify(const chat_params *p, int split, identity *out)
 {
   const brim_names *files = files_of(p, split);
@@ -175,7 +175,7 @@ static brim_status chat_open(void *self, const char *name)
 
 /* ---- describing ---- */
 
-/* Whether the head of a split is known, from an open set or from a kept one. */
+/* Returns whether the head of a split is known, from an open set or from one in the cache. */
 static bool find_head(const chat_dataset *d, int split, chat_head *out)
 {
   char path[CACHE_NAME_ROOM];
@@ -188,7 +188,7 @@ static bool find_head(const chat_dataset *d, int split, chat_head *out)
          chat_set_peek(path, id.key, out);
 }
 
-/* For a plan: the tokenizer and the data may be missing. */
+/* Estimates a split for a plan. The tokenizer and the data may be missing. */
 static brim_status estimate(const chat_dataset *d, int split, brim_dataset_info *out)
 {
   identity id;
@@ -256,7 +256,7 @@ static brim_status chat_read(const void *self, const char *name, int64_t index, 
   return BRIM_OK;
 }
 
-/* Records a hash of the vocabulary, because the same ids mean other texts in another vocabulary. Records nothing for a
+/* Records a hash of the vocabulary, because in another vocabulary the same ids mean other texts. Records nothing for a
  * plan without a tokenizer. */
 static brim_status chat_keep(void *self, const char **json)
 {
@@ -304,7 +304,7 @@ static brim_status chat_report(const void *self, const char *name, const char **
 
 /* ---- text of tokens ---- */
 
-/* The text is a prompt, which the model continues, so it does not end. */
+/* Adds no end of text, because the text is a prompt that the model continues. */
 static brim_status chat_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
 {
   chat_dataset *d = (chat_dataset *)(uintptr_t)self;

@@ -13,7 +13,7 @@
 #include "brim/host.h"
 #include "cache.h"
 
-#define MAGIC 0x3154414843494D42u /* "BMICHAT1"; another one when the parts change */
+#define MAGIC 0x3154414843494D42u /* "BMICHAT1"; must change when the parts change */
 #define TOKENS_MAX ((int64_t)1 << 40)
 
 /* ---- parts ---- */
@@ -25,7 +25,7 @@ static uint64_t part_of(uint64_t *at, uint64_t count, uint64_t bytes)
   return offset;
 }
 
-/* Sets the pointers of a set whose head is at `base`; returns the bytes of all. */
+/* Sets the pointers of a set whose head is at `base`. Returns the bytes of the whole set. */
 static uint64_t lay_out(const chat_head *h, const char *base, chat_set *out)
 {
   const uint64_t tokens = (uint64_t)h->tokens, documents = (uint64_t)h->documents;
@@ -50,7 +50,7 @@ static uint64_t lay_out(const chat_head *h, const char *base, chat_set *out)
   return at;
 }
 
-/* A hash of whole words, which finds damage, not forgery. */
+/* Returns a hash of whole words. It detects damage, but not forgery. */
 static uint64_t hash_words(uint64_t hash, const void *from, uint64_t bytes)
 {
   const char *at = from, *end = at + bytes;
@@ -105,7 +105,7 @@ void chat_set_close(chat_set *set)
 
 /* ---- the file ---- */
 
-/* Whether the numbers of a head can be those of a file of this size. */
+/* Returns whether a head can belong to a file of this size. */
 static bool is_possible(const chat_head *h, uint64_t key, uint64_t bytes)
 {
   chat_set none;
@@ -174,7 +174,8 @@ static bool counts_at(const chat_set *s, uint64_t i)
   return s->counts[i / 8] >> i % 8 & 1;
 }
 
-/* [any thread] The number of tokens that a document takes in a row: its last one is only predicted. */
+/* [any thread] Returns the number of tokens that a document takes in a row. Its last token is only predicted, so it
+ * takes no place. */
 static int64_t places_of(const chat_set *set, int64_t document)
 {
   return (int64_t)(set->start[document + 1] - set->start[document]) - 1;

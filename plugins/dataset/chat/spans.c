@@ -1,10 +1,10 @@
 /* Finds the tokens of a conversation that the loss counts. See spans.h.
  *
- * Where the template marks answers with {% generation %}, the marks are taken. Otherwise the conversation is rendered
- * up to the answer, with its beginning (add_generation_prompt), and with the answer: the answer is the difference. The
- * longer text must begin with the shorter one, and the whole conversation with both. A template that renders earlier
- * turns in another way when later ones follow (Qwen3 drops old thoughts) is refused, unless only the last answer
- * counts. */
+ * If the template marks answers with {% generation %}, brim uses the marks. Otherwise it renders the conversation
+ * twice: up to the answer, including the start of the answer (add_generation_prompt), and with the answer. The
+ * difference is the answer. The longer text must begin with the shorter one, and the whole conversation must begin with
+ * both. So brim refuses a template that renders earlier turns in another way when later ones follow (Qwen3 drops old
+ * thoughts), unless only the last answer counts. */
 #include "spans.h"
 
 #include <inttypes.h>
@@ -60,8 +60,8 @@ typedef struct finding {
   chat_maker *m;
   const char *file;
   const chat_conversation *c;
-  template_output whole; /* up to the last answer */
-  size_t messages;       /* of those */
+  template_output whole; /* the conversation up to the last answer */
+  size_t messages;       /* number of messages in `whole` */
 } finding;
 
 static bool is_answer(const json_t *message)
@@ -69,7 +69,7 @@ static bool is_answer(const json_t *message)
   return strcmp(json_string_value(json_object_get(message, "role")), "assistant") == 0;
 }
 
-/* Renders the first messages, and with `prompt` the beginning of an answer. */
+/* Renders the first `messages` messages and, if `prompt`, the start of an answer. */
 static brim_status render(const finding *f, size_t messages, bool prompt, template_output *out)
 {
   const chat_maker *m = f->m;
@@ -111,8 +111,9 @@ static brim_status fail_rewritten(const finding *f, size_t message)
                        "that keeps earlier turns, with {%% generation %%} around answers");
 }
 
-/* Finds where the answer, message i, begins. With add_generation_prompt some templates write text that they leave out
- * when the answer follows, such as "<think>" of DeepSeek R1; the answer then begins where the texts differ. */
+/* Finds the start of the answer that is message i. With add_generation_prompt, some templates write text that they
+ * leave out if the answer follows, such as "<think>" of DeepSeek R1. The answer then begins where the two texts
+ * differ. */
 static brim_status find_start(const finding *f, size_t i, size_t *start)
 {
   template_output before, plain = {0};
@@ -128,8 +129,8 @@ static brim_status find_start(const finding *f, size_t i, size_t *start)
   return status;
 }
 
-/* Whether the text has a message's content between two places. Ignores its thoughts, which templates rewrite or drop.
- */
+/* Returns whether the text between two places has the content of a message. Thoughts in the content are ignored,
+ * because templates rewrite or drop them. */
 static bool has_content(const finding *f, size_t message, size_t start, size_t end)
 {
   const char *content = json_string_value(json_object_get(json_array_get(f->c->messages, message), "content"));
@@ -141,8 +142,8 @@ static bool has_content(const finding *f, size_t message, size_t start, size_t e
   return end > start && memmem(f->whole.text + start, end - start, content, bytes) != NULL;
 }
 
-/* Finds where the answer, message i, ends. Some templates write a token after the last answer only (Phi 3): then an
- * earlier answer ends where the two texts differ. */
+/* Finds the end of the answer that is message i. Some templates write a token after the last answer only (Phi 3). An
+ * earlier answer then ends where the two texts differ. */
 static brim_status find_end(const finding *f, size_t i, size_t start, chat_range *out)
 {
   template_output with;
@@ -157,7 +158,7 @@ static brim_status find_end(const finding *f, size_t i, size_t start, chat_range
   return has_content(f, i, start, out->end) ? BRIM_OK : fail_rewritten(f, i);
 }
 
-/* Templates for images drop contents that are not lists of parts. */
+/* Checks that the template has written the answer: templates for images drop contents that are not lists of parts. */
 static brim_status check_written(const finding *f, size_t i, const chat_range *range)
 {
   const json_t *content = json_object_get(json_array_get(f->c->messages, i), "content");
@@ -181,7 +182,7 @@ static brim_status find_by_rendering(const finding *f)
   return BRIM_OK;
 }
 
-/* An answer may have several marks: those of the last one begin after the messages before it. */
+/* One answer may have several marks. Those of the last answer begin after the messages before it. */
 static brim_status find_by_marks(const finding *f)
 {
   size_t from = 0;
@@ -221,7 +222,8 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* Receives the tokens of the beginning of a text, and counts how many are those of the text. */
+/* Receives the tokens of a text's first part, and counts how many of them are also the first tokens of the whole
+ * text. */
 typedef struct comparison {
   const chat_tokens *with;
   size_t same;
@@ -257,8 +259,8 @@ static brim_status reserve_starts(chat_maker *m, size_t count)
   return BRIM_OK;
 }
 
-/* Marks the tokens that have a byte in one of the ranges, as transformers does. `skip`: tokens before those of the
- * text. */
+/* Marks the tokens that have a byte in one of the ranges, as transformers does. `skip`: the number of tokens before
+ * those of the text. */
 static brim_status mark(chat_maker *m, const char *file, const char *text, size_t bytes, size_t skip, chat_tokens *t)
 {
   const size_t count = t->count - skip;
@@ -300,7 +302,7 @@ static bool ends_turn(const tokenizer *v, int32_t token)
   return tokenizer_is_special(v, token) || token == tokenizer_end_of_text(v);
 }
 
-/* Checks that the range ends in a token that ends a turn. Spaces after it need not be learnt. */
+/* Checks that the range ends in a token that ends a turn. The model need not learn spaces after that token. */
 static brim_status check_end(const chat_maker *m, const char *file, const chat_conversation *c, const chat_tokens *t,
                              chat_range *r)
 {
@@ -335,13 +337,13 @@ static brim_status check_ends(const finding *f, const chat_tokens *t)
   return BRIM_OK;
 }
 
-/* Marks the tokens that count, and drops those after the last of them. */
+/* Marks the tokens that count, and drops those after the last one of them. */
 static brim_status finish(const chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *t)
 {
   size_t last = 0;
   for (size_t r = 0; r < m->range_count; r++)
     for (size_t i = m->range[r].first; i < m->range[r].end && i < t->count; i++) t->counts[i] = 1;
-  for (size_t i = 1; i < t->count; i++) /* nothing predicts the first token */
+  for (size_t i = 1; i < t->count; i++) /* from 1, because nothing predicts the first token */
     if (t->counts[i]) last = i;
   t->all = t->count;
   t->count = last + 1;
@@ -369,7 +371,8 @@ static brim_status make_messages(finding *f, chat_tokens *out)
   return finish(m, f->file, f->c, out);
 }
 
-/* A text without a template: the tokenizer's beginning, the prompt, the answer, the end of text. */
+/* Makes the tokens of a text without a template: the tokenizer's tokens before a text, the prompt, the answer, and the
+ * end of text. */
 static brim_status make_text(chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *out)
 {
   const int32_t end = tokenizer_end_of_text(m->vocabulary);

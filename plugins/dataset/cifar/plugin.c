@@ -1,9 +1,9 @@
-/* CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), the binary version: 50000 + 10000 colour images, 32x32.
+/* CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) in their binary version: 50000 + 10000 colour images of 32x32 pixels.
  *
  *     CIFAR-10     data_batch_1.bin ... data_batch_5.bin, test_batch.bin, batches.meta.txt
  *     CIFAR-100    train.bin, test.bin, fine_label_names.txt (100 classes), coarse_label_names.txt (20)
  *
- * The files are in dataset.path, or in the archive's folder in it. A whole split stays in memory. */
+ * The files are in dataset.path, or in the folder of the archive within dataset.path. A whole split stays in memory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -40,7 +40,7 @@ static const brim_param table[] = {
 
 static const struct {
   const char *archive, *folder;
-  int labels, classes[2]; /* in a record: coarse and fine, or only one */
+  int labels, classes[2]; /* the labels in a record (coarse and fine, or only one), and the number of classes of each */
   const char *train[6], *test[2], *names[2];
 } versions[] = {
     {"cifar-10-binary.tar.gz",
@@ -67,7 +67,7 @@ typedef struct cifar {
   const char *names[CLASSES_MAX];
 } cifar;
 
-/* Returns which of a record's labels dataset.label selects. */
+/* Returns the position of the label that dataset.label selects in a record. */
 static int label_place(const cifar_params *p)
 {
   return p->version == VERSION_100 && p->label == LABEL_FINE ? 1 : 0;
@@ -88,7 +88,7 @@ static const char *const *files_of(const cifar *d, int which)
   return which == TRAIN ? versions[d->params->version].train : versions[d->params->version].test;
 }
 
-/* Finds a file in the folder, or in the archive's folder in it; ELOAD if it is in neither. */
+/* Finds a file in dataset.path, or in the folder of the archive within it. Returns ELOAD if it is in neither. */
 static brim_status find_file(const cifar *d, const char *file, char *out)
 {
   const char *path = d->params->path, *archive = versions[d->params->version].archive;
@@ -130,7 +130,7 @@ static brim_status read_names(cifar *d, const char *path, FILE *file)
   return BRIM_OK;
 }
 
-/* Loads the class names; without the file, classes have no names. */
+/* Loads the class names. If the file is missing, classes have no names. */
 static brim_status load_names(cifar *d)
 {
   const cifar_params *p = d->params;
@@ -151,7 +151,7 @@ static brim_status create(const void *params, void **self)
   cifar *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
-  const brim_status status = load_names(d); /* describe() returns them before open() too */
+  const brim_status status = load_names(d); /* before open(), because describe() also returns the names */
   if (status != BRIM_OK) {
     free(d);
     return status;
@@ -191,7 +191,7 @@ static brim_status open_split(void *self, const char *split)
   return BRIM_OK;
 }
 
-/* Computes the count from the sizes of the files if they have not been read. */
+/* Returns the number of records, from the sizes of the files if they have not been read. */
 static brim_status count_of(const cifar *d, int which, int64_t *out)
 {
   *out = d->split[which].count;

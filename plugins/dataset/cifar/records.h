@@ -1,5 +1,5 @@
-/* The binary version of CIFAR-10 and CIFAR-100: files of records. A record has labels of a byte each and 3072 bytes of
- * pixels: 32 rows of 32 red values, then green, then blue. */
+/* The binary version of CIFAR-10 and CIFAR-100: files of records. A record has labels of one byte each and 3072 bytes
+ * of pixels: 32 rows of 32 red values, then green, then blue values. */
 #ifndef CIFAR_RECORDS_H
 #define CIFAR_RECORDS_H
 #include <stddef.h>
@@ -14,10 +14,10 @@ typedef struct cifar_records {
   int64_t count;
 } cifar_records;
 
-/* [init] Computes the number of records of a file from its size. ELOAD if it is not a whole number. */
+/* [init] Computes the number of records of a file from its size. Returns ELOAD if it is not a whole number. */
 brim_status cifar_records_count(const char *path, int labels, int64_t *out);
-/* [init] Appends a file's records. classes: the number of classes of each label. ELOAD names the bad record;
- * ENOMEM_HOST. On failure `records` is unchanged. */
+/* [init] Appends the records of a file. classes: the number of classes of each label. Returns ELOAD, naming the bad
+ * record, or ENOMEM_HOST; `records` is then unchanged. */
 brim_status cifar_records_add(const char *path, int labels, const int *classes, cifar_records *records);
 void cifar_records_free(cifar_records *records);
 #endif

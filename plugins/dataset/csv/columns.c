@@ -12,7 +12,7 @@
 
 #define BLANKS " \t"
 #define NUMBER_BYTES_MAX 128
-#define LIST_BYTES 1024 /* of names in a message */
+#define LIST_BYTES 1024 /* maximum bytes of a list of names in a message */
 
 static char *copy_text(const char *s)
 {
@@ -130,7 +130,7 @@ static brim_status check_width(const csv_reader *r, const csv_header *h, const c
                    f->line, f->last ? "" : "more than ", fields, fields == 1 ? "" : "s", h->columns);
 }
 
-/* Copies as many whole characters of a text as there is room for. */
+/* Copies as many whole characters of a text as fit. */
 static void copy_shown(char *out, const char *text)
 {
   size_t n = strcspn(text, "\r\n");
@@ -229,7 +229,7 @@ static brim_status add_chosen(const char *file, char **list, int32_t *count, con
   return BRIM_OK;
 }
 
-/* Adds the column "name", or the columns "from..to" unless a column has that name. */
+/* Adds the column with this name. If there is none, "from..to" stands for a range of columns. */
 static brim_status add_range(const csv_header *h, const char *file, const char *key, const char *text, char **list,
                              int32_t *count)
 {
@@ -267,13 +267,13 @@ static bool is_among(char *const *list, int32_t count, const char *name)
   return false;
 }
 
-/* Returns whether a column is not a feature by default: label, group, client, or without a name. */
+/* Returns whether a column has another use and is not a feature by default: label, group or client, or no name. */
 static bool has_other_use(const char *name, const char *label, const char *group, const char *client)
 {
   return name[0] == '\0' || strcmp(name, label) == 0 || strcmp(name, group) == 0 || strcmp(name, client) == 0;
 }
 
-/* Adds every numeric column without another use. A column without a name is an index, as written by pandas. */
+/* Adds every numeric column without another use. A column without a name is an index that pandas has written. */
 static brim_status add_numeric(const csv_header *h, const char *file, const csv_wishes *w, csv_chosen *c)
 {
   for (int32_t i = 0; i < h->columns; i++) {
@@ -302,7 +302,7 @@ static void explain(const csv_header *h, int32_t i, const csv_wishes *w, char *o
     snprintf(out, room, "without a value");
 }
 
-/* "id (text, 'n1'), note (without a value)" */
+/* Lists the columns that are left out: "id (text, 'n1'), note (without a value)". */
 static void list_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *c)
 {
   size_t used = 0;
@@ -385,7 +385,7 @@ static brim_status set_uses(const csv_header *h, const char *file, const csv_cho
     BRIM_TRY(find_column(h, file, BRIM_ELOAD, what, c->group, &at));
     use[at].group = true;
   }
-  for (int32_t i = 0; answers && c->client[0] && i < h->columns; i++) /* a test file need not have it */
+  for (int32_t i = 0; answers && c->client[0] && i < h->columns; i++) /* may be missing in a test file */
     use[i].client = strcmp(h->name[i], c->client) == 0;
   return BRIM_OK;
 }

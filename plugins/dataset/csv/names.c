@@ -5,7 +5,7 @@
 
 #include "brim/host.h"
 
-#define DIGITS_MAX 18 /* of a number that fits into 64 bits */
+#define DIGITS_MAX 18 /* maximum digits of a number that surely fits into 64 bits */
 
 void csv_names_free(csv_names *n)
 {
@@ -23,7 +23,7 @@ static uint64_t hash_of(const char *name)
   return hash ^ hash >> 32;
 }
 
-/* Returns the slot of a name, or the free slot for it. */
+/* Returns the slot of a name, or a free slot for it. */
 static int32_t *slot_of(const csv_names *n, const char *name)
 {
   size_t i = (size_t)hash_of(name) & (n->slots - 1);
@@ -42,7 +42,7 @@ static void fill_slots(csv_names *n)
   for (int32_t i = 0; i < n->count; i++) *slot_of(n, n->item[i]) = i + 1;
 }
 
-/* Doubles the room for names, with two slots for each. */
+/* Doubles the room for names. Each name has two slots. */
 static brim_status grow(csv_names *n)
 {
   const int32_t room = n->room ? 2 * n->room : 16;
@@ -89,7 +89,7 @@ static int compare_bytes(const void *a, const void *b)
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Compares as numbers, then equal numbers (1 and 01) by their bytes. */
+/* Compares as numbers. Equal numbers (1 and 01) are compared by their bytes. */
 static int compare_numbers(const void *a, const void *b)
 {
   const long long x = strtoll(*(char *const *)a, NULL, 10), y = strtoll(*(char *const *)b, NULL, 10);

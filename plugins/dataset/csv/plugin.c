@@ -1,10 +1,13 @@
 /* Rows of CSV files: features with classes or real numbers, time series, sequences. A sample is
  *
  *     a row         [features], with the class or targets of the same row
- *     a window      with dataset.sequence: [length, features], with those of the row `horizon` after its last
- *     a group       with dataset.group: all rows with one id, [length, features], with those of the last row
+ *     a window      with dataset.sequence: [length, features], with the class or targets of the row `horizon` after its
+ * last
+ *     a group       with dataset.group: all rows with one id, [length, features], with the class or targets of the last
+ * row
  *
- * The first open reads whole files, and its errors name the place in the file. The values stay in memory as floats. */
+ * The first call of open() reads the whole files; its errors name the place in the file. The values stay in memory as
+ * floats. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +52,7 @@ static const brim_param table[] = {
 
 /* A file of new samples (open_file). */
 typedef struct csv_extra {
-  char *name; /* of its split */
+  char *name; /* name of its split */
   csv_table table;
   csv_part part;
 } csv_extra;
@@ -57,10 +60,10 @@ typedef struct csv_extra {
 typedef struct csv_dataset {
   const csv_params *params;
   bool opened;   /* the set was read from files */
-  bool recalled; /* the set was read from a run's record: it has no samples */
+  bool recalled; /* the set was read from a run's record, so it has no samples */
   csv_set set;
   char *kept;        /* see csv_kept_make */
-  csv_extra **extra; /* allocated one by one: each holds a pointer to its own table, so it must not move */
+  csv_extra **extra; /* allocated one by one, because each holds a pointer to its own table and so must not move */
   int32_t extras;
 } csv_dataset;
 
@@ -92,7 +95,7 @@ static void csv_destroy(void *self)
   free(d);
 }
 
-/* Returns NULL if there is no such split, or it is not open. */
+/* Returns NULL if there is no such split, or if it is not open. */
 static const csv_part *part_of(const csv_dataset *d, const char *split)
 {
   if (strcmp(split, "train") == 0) return d->opened ? &d->set.train : NULL;
@@ -109,14 +112,14 @@ static brim_status check_split(const csv_dataset *d, const char *split)
   return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
 }
 
-/* Opens both splits at once: the training rows standardise the features, and the longest group of both sets the length.
- */
+/* Opens both splits at once, because the training rows standardise the features, and the longest group of both splits
+ * sets the length. */
 static brim_status csv_open(void *self, const char *split)
 {
   csv_dataset *d = self;
   BRIM_TRY(check_split(d, split));
   if (d->opened) return BRIM_OK;
-  if (d->recalled) csv_set_free(&d->set); /* its own files replace the run's record */
+  if (d->recalled) csv_set_free(&d->set); /* the dataset's own files replace the run's record */
   BRIM_TRY(csv_set_open(d->params, &d->set));
   d->opened = true;
   return BRIM_OK;
@@ -148,7 +151,7 @@ static brim_status csv_describe(const void *self, const char *split, brim_datase
   return BRIM_OK;
 }
 
-/* A table that both parts share counts for the training part. */
+/* A table that both splits share counts only for training. */
 static brim_status csv_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const csv_dataset *d = self;
@@ -191,7 +194,7 @@ static brim_status add_extra(csv_dataset *d, csv_extra *e)
   return BRIM_OK;
 }
 
-/* The training file defines the columns, so it is opened first, unless a run has saved them. */
+/* The training file defines the columns, so it is opened first, unless a run has saved the columns. */
 static brim_status csv_open_file(void *self, const char *path, const char *split)
 {
   csv_dataset *d = self;

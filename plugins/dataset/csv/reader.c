@@ -1,4 +1,5 @@
-/* One buffer holds input bytes, another the present field; neither grows with the file. */
+/* Reads the fields of a CSV file. One buffer holds input bytes, another the current field; neither grows with the
+ * file. */
 #include "reader.h"
 
 #include <errno.h>
@@ -18,12 +19,12 @@ struct csv_reader {
   const char *name;
   int fd;
   char separator;
-  size_t at, filled;  /* in `input` */
-  int64_t line;       /* of the next byte */
-  int32_t column;     /* of the next field */
-  bool in_record;     /* a separator was read, so another field follows, perhaps empty */
-  brim_status status; /* error of reading */
-  size_t bytes;       /* of `text` in use */
+  size_t at, filled;  /* positions in `input` */
+  int64_t line;       /* line of the next byte */
+  int32_t column;     /* column of the next field */
+  bool in_record;     /* a separator was read, so another field follows, which may be empty */
+  brim_status status; /* error while reading the file */
+  size_t bytes;       /* used bytes of `text` */
   unsigned char input[INPUT_BYTES];
   char text[CSV_FIELD_BYTES_MAX + 1];
 };
@@ -40,7 +41,7 @@ static void fill_input(csv_reader *r)
   r->filled = n > 0 ? (size_t)n : 0;
 }
 
-/* Returns the next byte without taking it; END at the file's end or after a read error. */
+/* Returns the next byte without consuming it. Returns END at the end of the file or after a read error. */
 static int peek(csv_reader *r)
 {
   if (r->at == r->filled && r->status == BRIM_OK) fill_input(r);
@@ -52,7 +53,7 @@ static void skip(csv_reader *r)
   r->at++;
 }
 
-/* Takes a line end: LF, CR LF or CR. */
+/* Consumes a line end: LF, CR LF or CR. */
 static void skip_line_end(csv_reader *r)
 {
   const int first = peek(r);
@@ -82,7 +83,7 @@ static brim_status gather(csv_reader *r, int c)
 
 /* ---- opening ---- */
 
-/* Skips a byte order mark; refuses that of another encoding. */
+/* Skips UTF-8's byte order mark. Refuses the mark of another encoding. */
 static brim_status skip_mark(csv_reader *r)
 {
   peek(r);
@@ -145,8 +146,9 @@ static size_t character_bytes(const unsigned char *s, size_t room)
   if (n > room || (s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4) return 0;
   for (size_t i = 1; i < n; i++)
     if ((s[i] & 0xc0) != 0x80) return 0;
-  const bool is_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);   /* overlong */
-  const bool is_none = (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf4 && s[1] >= 0x90); /* surrogates; too large */
+  const bool is_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90); /* overlong */
+  /* Excludes surrogates and values that are too large. */
+  const bool is_none = (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf4 && s[1] >= 0x90);
   return is_long || is_none ? 0 : n;
 }
 
@@ -193,7 +195,7 @@ static brim_status read_quoted(csv_reader *r)
                    r->name, r->line, r->column + 1);
 }
 
-/* Reads an unquoted field, as many bytes at a time as the buffer has. */
+/* Reads an unquoted field, in runs of as many bytes as the buffer has. */
 static brim_status read_plain(csv_reader *r)
 {
   while (peek(r) != END) {
@@ -206,7 +208,7 @@ static brim_status read_plain(csv_reader *r)
     r->at += n;
     if (n == room) continue;
     if (is_line_end(s[n]) || s[n] == (unsigned char)r->separator) break;
-    BRIM_TRY(gather(r, s[n])); /* fails: a zero, or one byte too many */
+    BRIM_TRY(gather(r, s[n])); /* fails, because of a zero byte or of one byte too many */
   }
   return r->status;
 }

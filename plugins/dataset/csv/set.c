@@ -11,7 +11,7 @@
 
 #define NAME_ROOM 8192
 #define NAMES_TOLD 6
-#define VALUES_MAX (INT64_C(1) << 40) /* of a sample */
+#define VALUES_MAX (INT64_C(1) << 40) /* maximum values in a sample */
 
 static const char separators[] = {',', ';', '\t', '|', ' '};
 
@@ -44,7 +44,7 @@ static brim_status check_params(const csv_params *p)
   return BRIM_OK;
 }
 
-/* If a window ends before its answer's row, past targets are known and may be features. */
+/* If a window ends before the row of its answer, past targets are known and may be features. */
 static csv_wishes wishes_of(const csv_params *p)
 {
   return (csv_wishes){.has_header = p->header,
@@ -58,7 +58,7 @@ static csv_wishes wishes_of(const csv_params *p)
 
 /* ---- files ---- */
 
-/* Makes the path of a file in the folder. */
+/* Makes the path of a file in dataset.path. */
 static void name_file(const csv_params *p, const char *name, char *out)
 {
   const bool absolute = name[0] == '/';
@@ -109,7 +109,7 @@ static int64_t units_of(const csv_table *t)
   return t->order ? t->groups : t->rows;
 }
 
-/* Returns the number of windows of `length` rows, each with an answer `horizon` rows after it, in `rows` rows. */
+/* Returns how many windows of `length` rows fit into `rows` rows, each with an answer `horizon` rows after it. */
 static int64_t count_windows(const csv_set *s, int64_t rows, int64_t horizon)
 {
   return rows - s->length < horizon ? 0 : (rows - s->length - horizon) / s->params->stride + 1;
@@ -147,7 +147,7 @@ static brim_status set_length(csv_set *s)
   return BRIM_OK;
 }
 
-/* Makes the last rows or groups of the file the test part. */
+/* Makes the test part from the last rows or groups of the file. */
 static brim_status cut_parts(csv_set *s)
 {
   const csv_params *p = s->params;
@@ -176,7 +176,7 @@ static brim_status normalise(csv_set *s)
   return BRIM_OK;
 }
 
-/* Writes "3 features (a, b, c)"; of many names only the first and the last. */
+/* Writes "3 features (a, b, c)". If there are many names, writes only the first and the last. */
 static size_t list_names(char *const *name, int32_t count, const char *what, char *out, size_t room)
 {
   size_t used = (size_t)snprintf(out, room, "%d %s%s (", count, what, count == 1 ? "" : "s");
@@ -240,7 +240,7 @@ brim_status csv_set_read_file(const csv_set *s, const char *path, csv_table *tab
 {
   const csv_params *p = s->params;
   const csv_reading how = {separators[p->separator], false, (enum csv_fill)p->fill, &s->wishes};
-  csv_chosen chosen = s->chosen; /* not empty, so reading does not change them */
+  csv_chosen chosen = s->chosen; /* it is not empty, so reading does not change it */
   csv_names classes = {0};
   BRIM_TRY(csv_table_read(path, &how, &chosen, &classes, table));
   csv_table_fill(table, s->mean, s->deviation, p->standardise);
@@ -263,7 +263,7 @@ static void copy_answer(const csv_table *t, const csv_set *s, int64_t row, void 
     *(int32_t *)label = -1;
 }
 
-/* Copies the rows of a group, cut or padded with zeros on one side; its last row has the answer. */
+/* Copies the rows of a group, which are cut, or padded with zeros, on one side. The group's last row has the answer. */
 static void copy_group(const csv_set *s, const csv_table *t, int64_t group, float *values, void *label)
 {
   const int64_t begin = t->begin[group], all = t->begin[group + 1] - begin, f = t->features;

@@ -17,7 +17,7 @@ typedef struct loading {
   const csv_header *header;
   const csv_use *use;
   csv_names *classes;
-  bool any_class; /* add unknown class names */
+  bool any_class; /* adds unknown class names */
   csv_names groups, clients;
   int32_t *group; /* [rows] */
   csv_table *table;
@@ -43,7 +43,7 @@ static brim_status fail_memory(const csv_table *t)
   return brim_fail(BRIM_ENOMEM_HOST, "no memory for the %" PRId64 " rows of '%s'", t->rows, t->file);
 }
 
-/* Sets *out to NULL for no items. */
+/* Allocates memory for rows x columns items. Sets *out to NULL if there are none. */
 static brim_status reserve(csv_table *t, int64_t rows, int64_t columns, size_t bytes, void **out)
 {
   *out = NULL;
@@ -73,7 +73,7 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   t->label = label;
   BRIM_TRY(reserve(t, t->rows, l->how->answers && chosen->client[0], sizeof *t->client, &client));
   t->client = client;
-  const uint64_t bytes = t->bytes; /* the groups' numbers are temporary */
+  const uint64_t bytes = t->bytes; /* does not count the numbers of groups, which are temporary */
   BRIM_TRY(reserve(t, t->rows, chosen->group[0] != '\0', sizeof *l->group, &group));
   l->group = group;
   t->bytes = bytes;
@@ -82,12 +82,12 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
 
 /* ---- values ---- */
 
-/* "'temperatures.csv', line 7, column 3 'outside': ..." */
+/* Fails with a message that begins with the place: "'temperatures.csv', line 7, column 3 'outside': ..." */
 #define fail_at(l, f, format, ...)                                                                                     \
   brim_fail(BRIM_ELOAD, "'%s', line %" PRId64 ", column %d '%.100s': " format, (l)->table->file, (f)->line,            \
             (f)->column + 1, (l)->header->name[(f)->column], __VA_ARGS__)
 
-/* Returns how many bytes of a field a message shows: at most its first line. */
+/* Returns how many bytes of a field a message shows, which is at most its first line. */
 static int shown(const csv_field *f)
 {
   const size_t n = strcspn(f->text, "\n");
@@ -140,7 +140,7 @@ static brim_status take_field(loading *l, int64_t row, const csv_field *f)
   return csv_names_add(&l->groups, f->text, &l->group[row]);
 }
 
-/* Every record has all fields: csv_header_read has checked the whole file. */
+/* Every record has all fields, because csv_header_read has checked the whole file. */
 static brim_status load_rows(loading *l, csv_reader *r)
 {
   csv_field f;
@@ -157,7 +157,7 @@ static brim_status load_rows(loading *l, csv_reader *r)
 
 /* ---- classes and groups ---- */
 
-/* Renumbers by the order of the names. */
+/* Sorts the names and changes the numbers accordingly. */
 static brim_status sort_names(const csv_table *t, csv_names *names, int32_t *number)
 {
   int32_t *to = brim_try_calloc((size_t)names->count, sizeof *to);
@@ -190,7 +190,7 @@ static brim_status sort_groups(loading *l)
   for (int32_t g = 0; g < t->groups; g++) t->begin[g + 1] += t->begin[g];
   for (int64_t i = 0; i < t->rows; i++) t->order[t->begin[l->group[i]]++] = i;
   for (int32_t g = t->groups; g > 0; g--)
-    t->begin[g] = t->begin[g - 1]; /* the sort has advanced each to the next group's begin */
+    t->begin[g] = t->begin[g - 1]; /* sorting has moved each entry to the start of the next group */
   t->begin[0] = 0;
   return BRIM_OK;
 }
@@ -234,7 +234,8 @@ brim_status csv_table_read(const char *file, const csv_reading *how, csv_chosen 
 {
   *out = (csv_table){0};
   const size_t bytes = strlen(file) + 1;
-  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe's other end */
+  /* O_NONBLOCK: if the file is a pipe, open() does not wait for its other end. */
+  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", file, strerror(errno));
   out->file = brim_try_calloc(bytes, 1);
   if (out->file) memcpy(out->file, file, bytes);
@@ -247,7 +248,7 @@ brim_status csv_table_read(const char *file, const csv_reading *how, csv_chosen 
 
 /* ---- means ---- */
 
-/* Sums differences from the first value, which are exact if values are close to each other. */
+/* Sums differences from the first value. They are exact if the values are close to each other. */
 brim_status csv_table_measure(const csv_table *t, const csv_chosen *chosen, const int64_t *row, int64_t count,
                               double *mean, double *deviation)
 {
@@ -275,7 +276,7 @@ brim_status csv_table_measure(const csv_table *t, const csv_chosen *chosen, cons
   return BRIM_OK;
 }
 
-/* Works in place: a feature is never stored after the value that it is made from. */
+/* Works in place. This is possible because a feature never lies after the value from which it is computed. */
 void csv_table_fill(csv_table *t, const double *mean, const double *deviation, bool standardise)
 {
   const int64_t count = t->rows * t->features;

@@ -60,7 +60,7 @@ static brim_status check_folder(const cub200_params *p)
   return BRIM_OK;
 }
 
-/* The lists must have one row for each picture. */
+/* Checks that the lists have one row for each picture. */
 static brim_status check_counts(const cub200_params *p, const cub200_table *t)
 {
   for (int i = LABELS; i < TABLES; i++)
@@ -70,7 +70,7 @@ static brim_status check_counts(const cub200_params *p, const cub200_table *t)
   return BRIM_OK;
 }
 
-/* Returns the pixels that the box touches. Coordinates outside the picture are kept here and clipped to it later. */
+/* Returns the pixels that the box touches. Coordinates may lie outside the picture; they are clipped later. */
 static pixels_box box_of(const double *n)
 {
   const double most = 1 << 28;

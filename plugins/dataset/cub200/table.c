@@ -9,7 +9,7 @@
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 
-/* Reads a number at *at, which must end at a space or at the end of the line. */
+/* Reads a number at *at. A space or the end of the line must follow it. */
 static int take_number(char **at, double *out)
 {
   char *end;
@@ -32,7 +32,7 @@ static int take_line(char *line, size_t number, int numbers, cub200_row *row)
   return numbers == 0 ? *line != '\0' : *line == '\0';
 }
 
-/* Ends a line with a 0 byte; returns the start of the next one. */
+/* Ends a line with a 0 byte and returns the start of the next line. */
 static char *end_line(char *line, char *end)
 {
   char *stop = memchr(line, '\n', (size_t)(end - line));

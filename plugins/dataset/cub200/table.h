@@ -1,4 +1,5 @@
-/* The text files of CUB-200-2011: a line for each picture or class, beginning with its number, from 1 without gaps. */
+/* The text files of CUB-200-2011. Each line describes a picture or a class, and begins with its number, from 1 without
+ * gaps. */
 #ifndef CUB200_TABLE_H
 #define CUB200_TABLE_H
 #include <stddef.h>
@@ -14,13 +15,13 @@ typedef struct cub200_row {
 } cub200_row;
 
 typedef struct cub200_table {
-  char *bytes; /* the bytes of the file, owned; texts point into them */
+  char *bytes; /* the bytes of the file, owned; texts are parts of them */
   cub200_row *row;
   size_t count; /* the number of rows; row[i] has the number i + 1 */
 } cub200_table;
 
-/* [init] numbers: how many numbers follow the line's own, 1 to CUB200_NUMBERS_MAX; 0 for text. ELOAD names the bad
- * line; ENOMEM_HOST. On failure *out is empty. */
+/* [init] numbers: how many numbers follow the line's own number, 1 to CUB200_NUMBERS_MAX; 0 if a text follows. Returns
+ * ELOAD, naming the bad line, or ENOMEM_HOST; *out is then empty. */
 brim_status cub200_table_read(const char *path, int numbers, cub200_table *out);
 void cub200_table_free(cub200_table *table); /* no-op if empty */
 #endif

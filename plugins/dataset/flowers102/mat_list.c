@@ -1,8 +1,9 @@
-/* See mat_list.h. Format: MathWorks, MAT-File Format, "Level 5". A file is a header of 128 bytes and elements, each
- * with a type, a number of bytes, and the bytes. A variable is an element that contains elements (flags, dimensions,
- * name, values), or one that inflates to such an element.
+/* See mat_list.h. The format is documented in MathWorks, MAT-File Format, "Level 5". A file has a header of 128 bytes,
+ * and then elements, each with a type, a number of bytes, and the bytes. A variable is an element that contains
+ * elements (flags, dimensions, name, values), or a compressed element that inflates to such an element.
  *
- * brim does not use matio: on damaged files version 1.5.23 allocates any size that a header asks for, and may hang. */
+ * brim does not use matio, because on damaged files version 1.5.23 allocates any size that a header gives, and may
+ * hang. */
 #include "mat_list.h"
 
 #include <math.h>
@@ -15,10 +16,10 @@
 
 #define HEADER_BYTES 128
 #define FILE_BYTES_MAX ((size_t)64 << 20)
-#define INFLATED_BYTES_MAX ((size_t)64 << 20) /* of one variable */
+#define INFLATED_BYTES_MAX ((size_t)64 << 20) /* maximum inflated bytes of one variable */
 
 enum { TYPE_INT8 = 1, TYPE_INT32 = 5, TYPE_UINT32 = 6, TYPE_MATRIX = 14, TYPE_PACKED = 15 };
-enum { CLASS_DOUBLE = 6, CLASS_LAST = 15 }; /* arrays of numbers */
+enum { CLASS_DOUBLE = 6, CLASS_LAST = 15 }; /* the range of classes that are arrays of numbers */
 #define FLAG_COMPLEX 0x0800u
 
 typedef struct reader {
@@ -40,12 +41,12 @@ static uint64_t number(const uint8_t *p, size_t bytes, bool big)
   return x;
 }
 
-/* Reads the next element; returns false at the end or if it is incomplete. */
+/* Reads the next element. Returns false at the end, or if the element is incomplete. */
 static bool next(reader *r, element *out)
 {
   if (r->left < 8) return false;
   const uint32_t first = (uint32_t)number(r->at, 4, r->big);
-  const bool small = first >> 16 != 0; /* up to 4 bytes, in the tag itself */
+  const bool small = first >> 16 != 0; /* up to 4 bytes of data lie in the tag itself */
   *out = (element){small ? first & 0xFFFF : first, r->at + (small ? 4 : 8),
                    small ? first >> 16 : (size_t)number(r->at + 4, 4, r->big)};
   const size_t room = small ? 4 : r->left - 8;
@@ -60,7 +61,7 @@ static bool next(reader *r, element *out)
 
 /* ---- Values ---- */
 
-/* Returns the bytes of a number of this type; 0 if it is not a type of numbers. */
+/* Returns the bytes of a number of this type, or 0 for other types. */
 static size_t width_of(uint32_t type)
 {
   static const uint8_t widths[] = {0, 1, 1, 2, 2, 4, 4, 4, 0, 8};
@@ -111,7 +112,7 @@ static brim_status take_values(wanted *w, const element *e, size_t count, bool b
   return BRIM_OK;
 }
 
-/* Returns the length of a row or column; 0 for other shapes. */
+/* Returns the length of a row or a column, or 0 for other shapes. */
 static size_t count_of(const element *dims, bool big)
 {
   if (dims->type != TYPE_INT32 || dims->bytes != 8) return 0;
@@ -138,7 +139,7 @@ static brim_status take_matrix(wanted *w, const element *matrix, bool big)
 
 /* ---- Inflating ---- */
 
-/* Inflates a whole stream into growing memory, to be freed. */
+/* Inflates a whole stream into memory that grows as needed. The caller frees it. */
 static brim_status inflate_all(const wanted *w, const element *packed, uint8_t **out, size_t *bytes)
 {
   z_stream z = {.next_in = (uint8_t *)packed->data, .avail_in = (uInt)packed->bytes};
@@ -179,7 +180,8 @@ static brim_status take_packed(wanted *w, const element *packed, bool big)
 
 static brim_status take_file(wanted *w, const uint8_t *bytes, size_t count)
 {
-  const uint8_t *end = bytes + HEADER_BYTES - 4; /* of the header: a version, and letters that show the byte order */
+  /* The end of the header: a version, and letters that show the byte order. */
+  const uint8_t *end = bytes + HEADER_BYTES - 4;
   const bool big = count >= HEADER_BYTES && memcmp(end, "\x01\x00MI", 4) == 0;
   if (!big && (count < HEADER_BYTES || memcmp(end, "\x00\x01IM", 4) != 0))
     return brim_fail(BRIM_ELOAD, "'%s' is not a file of MATLAB 5 to 7.2 (.mat)", w->path);

@@ -1,4 +1,4 @@
-/* Lists of whole numbers in MATLAB's files. */
+/* Lists of whole numbers in files of MATLAB. */
 #ifndef FLOWERS102_MAT_LIST_H
 #define FLOWERS102_MAT_LIST_H
 #include <stddef.h>
@@ -11,8 +11,8 @@ typedef struct mat_list {
   size_t count;
 } mat_list;
 
-/* [init] Reads variable `name`, real whole numbers from 1 to `most` in one row or column, from a file of MATLAB 5
- * to 7.2. ELOAD describes the error in the file; ENOMEM_HOST. On failure *out is empty. */
+/* [init] Reads variable `name` from a file of MATLAB 5 to 7.2: real whole numbers from 1 to `most`, in one row or
+ * column. Returns ELOAD with the error in the file, or ENOMEM_HOST; *out is then empty. */
 brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out);
 void mat_list_free(mat_list *list); /* no-op if empty */
 #endif

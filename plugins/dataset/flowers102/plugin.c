@@ -1,10 +1,10 @@
 /* Oxford 102 Flowers (Nilsback and Zisserman, 2008): 8189 pictures, 102 classes.
  *
  *     path/jpg/image_00001.jpg ...    picture number 1 and so on
- *     path/imagelabels.mat            `labels`: the class of each, from 1
+ *     path/imagelabels.mat            `labels`: the class of each picture, from 1
  *     path/setid.mat                  `trnid` (1020), `valid` (1020), `tstid` (6149): numbers of pictures
  *
- * Label k here is class k + 1 in the files, as in torchvision; the classes' names are their numbers. */
+ * Label k here is class k + 1 in the files, as in torchvision. The names of the classes are their numbers. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ static const char *const set_names[SETS] = {"trnid", "valid", "tstid"};
 
 typedef struct flowers_params {
   const char *path;
-  uint64_t train, test; /* bit i: set_names[i] */
+  uint64_t train, test; /* bit i stands for set_names[i] */
   PIXELS_FIELDS;
 } flowers_params;
 

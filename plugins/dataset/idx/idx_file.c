@@ -1,5 +1,5 @@
-/* Reading IDX files. A reader returns the file's bytes in order, and inflates them if the file is gzip, which its first
- * two bytes show, not its name. The values are inflated in one pass directly into their final memory. */
+/* Reads IDX files. A reader returns the file's bytes in order. It inflates them if the file is gzip, which it detects
+ * by the first two bytes, not by the name. The values are inflated in one pass directly into their final memory. */
 #include "idx_file.h"
 #include "brim/host.h"
 
@@ -15,15 +15,16 @@
 #include <zlib.h>
 
 #define INPUT_BYTES ((size_t)256 * 1024)
-#define INFLATE_BYTES_MAX ((size_t)1 << 30) /* in one call; zlib counts in 32 bits */
-#define DEFLATE_RATIO_MAX 1032u             /* the maximum (zlib.net/zlib_tech.html) */
+#define INFLATE_BYTES_MAX ((size_t)1 << 30) /* maximum bytes of one call, because zlib counts in 32 bits */
+#define DEFLATE_RATIO_MAX 1032u             /* the maximum compression ratio (zlib.net/zlib_tech.html) */
 #define HEADER_BYTES_MAX (4 + 4 * IDX_RANK_MAX)
 
 typedef struct reader {
   const char *name;
   int fd;
-  bool gzip, ready, ended;    /* ready: inflateInit has succeeded; ended: no bytes left, checksums correct */
-  uint64_t file_bytes, taken; /* taken: of the file, so far */
+  /* ready: inflateInit has succeeded. ended: no bytes are left, and the checksums are correct. */
+  bool gzip, ready, ended;
+  uint64_t file_bytes, taken; /* taken: bytes of the file that were read */
   z_stream stream;
   unsigned char input[INPUT_BYTES];
 } reader;
@@ -65,7 +66,7 @@ static void reader_close(reader *r)
   if (r->ready) inflateEnd(&r->stream);
 }
 
-/* Ensures that there is input; sets *more to false at the end of the file. */
+/* Ensures that there is input. Sets *more to false at the end of the file. */
 static brim_status fill_input(reader *r, bool *more)
 {
   if (r->stream.avail_in == 0) {
@@ -78,7 +79,7 @@ static brim_status fill_input(reader *r, bool *more)
   return BRIM_OK;
 }
 
-/* After the end of a gzip member: the end of the file, or another member, as `cat a.gz b.gz` makes. */
+/* Handles the end of a gzip member. The file ends, or another member follows, as in the output of `cat a.gz b.gz`. */
 static brim_status end_member(reader *r)
 {
   bool more = false;
@@ -124,7 +125,7 @@ static brim_status get_gzip(reader *r, unsigned char *to, size_t want, size_t *g
   return BRIM_OK;
 }
 
-/* Reads the next `want` bytes; *got is less only at the end. */
+/* Reads the next `want` bytes. *got is smaller only at the end. */
 static brim_status reader_get(reader *r, unsigned char *to, size_t want, size_t *got)
 {
   *got = 0;
@@ -180,7 +181,7 @@ static const char *format_dims(char *out, size_t room, const idx_file *f)
   return out;
 }
 
-/* Reads the header and checks whether the file can be that large. Sets *header_bytes. */
+/* Reads the header and checks whether the values can fit into the file. Sets *header_bytes. */
 static brim_status read_header(reader *r, idx_file *f, uint64_t *header_bytes)
 {
   unsigned char head[HEADER_BYTES_MAX];
@@ -221,13 +222,13 @@ static brim_status read_values(reader *r, idx_file *f)
   char dims[64];
   format_dims(dims, sizeof dims, f);
   if (f->bytes > 0) {
-    /* reserves address space only: pages are allocated as values are written */
+    /* Reserves only address space. Pages are allocated as values are written. */
     void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
                   ? MAP_FAILED
                   : mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
       return brim_fail(BRIM_ENOMEM_HOST, "no memory for the %" PRIu64 " bytes of '%s'", f->bytes, r->name);
-    madvise(p, f->bytes, MADV_HUGEPAGE); /* samples are read in random order: saves TLB entries */
+    madvise(p, f->bytes, MADV_HUGEPAGE); /* samples are read in random order; large pages save TLB entries */
     f->values = p;
     size_t got = 0;
     BRIM_TRY(reader_get(r, f->values, f->bytes, &got));
@@ -238,7 +239,7 @@ static brim_status read_values(reader *r, idx_file *f)
   }
   unsigned char extra;
   size_t got = 0;
-  BRIM_TRY(reader_get(r, &extra, 1, &got)); /* also checks gzip's checksum */
+  BRIM_TRY(reader_get(r, &extra, 1, &got)); /* this read also checks gzip's checksum */
   if (got > 0)
     return brim_fail(BRIM_ELOAD,
                      "'%s' is longer than its header says: %s values make %" PRIu64 " bytes, there are more", r->name,

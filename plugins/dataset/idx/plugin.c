@@ -1,6 +1,6 @@
 /* The MNIST family: images and labels in IDX files, two for each split, plain or gzip.
  *
- * The plugin looks for a file under its name, with ".gz", and in the spelling with a dot that some mirrors use
+ * The plugin looks for a file under its name, with ".gz", and with a dot before "idx", as some mirrors write it
  * (train-images.idx3-ubyte). open() reads and checks a whole split; the pixels stay in memory as bytes, and read()
  * copies them. A file of images to predict is a split without labels. */
 #include <errno.h>
@@ -37,11 +37,11 @@ static const brim_param table[] = {
                "names of the classes, in the order of labels; empty: no names"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, TEST, FILES }; /* from FILES on: splits of new samples */
+enum { TRAIN, TEST, FILES }; /* from FILES on, splits of new samples */
 
 typedef struct idx_split {
   bool opened;
-  char *name; /* of a split of new samples; NULL for TRAIN and TEST */
+  char *name; /* name of a split of new samples; NULL for TRAIN and TEST */
   idx_file images, labels;
   size_t sample_bytes;
 } idx_split;
@@ -69,7 +69,8 @@ static brim_status split_find(const idx_dataset *d, const char *split, int *out)
   return BRIM_OK;
 }
 
-/* Makes spelling `which` of a file's name: as set, with ".gz", with a dot before "idx", with both. False if none. */
+/* Makes spelling `which` of a file's name: as configured, with ".gz", with a dot before "idx", with both. Returns false
+ * if there is no such spelling. */
 static bool spell(const char *base, int which, char *out, size_t room)
 {
   const char *dash = strstr(base, "-idx");
@@ -91,10 +92,10 @@ static brim_status fail_missing(const char *folder, const char *what, const char
                           : "set dataset.path to the folder that holds the files");
 }
 
-/* Opens one of a split's files under any of its spellings; writes its full name to `name`. */
+/* Opens one of a split's files under any of its spellings, and writes its full name to `name`. */
 static brim_status file_open(const char *folder, const char *what, const char *base, char *name, int *fd)
 {
-  /* O_PATH: opening files in a folder needs search permission only */
+  /* With O_PATH, opening files in a folder needs only search permission. */
   const int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) {
     const int reason = errno;
@@ -107,7 +108,8 @@ static brim_status file_open(const char *folder, const char *what, const char *b
   *fd = -1;
   int reason = ENOENT;
   for (int which = 0; which < 4 && reason == ENOENT && spell(base, which, spelled, sizeof spelled); which++) {
-    *fd = openat(dir, spelled, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe's other end */
+    /* O_NONBLOCK: if the file is a pipe, openat() does not wait for its other end. */
+    *fd = openat(dir, spelled, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     reason = *fd < 0 ? errno : 0;
   }
   close(dir);
@@ -144,7 +146,7 @@ static brim_status check_images(const char *name, const idx_file *images)
 
 static brim_status check_labels(const char *name, const idx_file *labels, int64_t classes)
 {
-  unsigned char most = 0; /* no branch, so the loop vectorises */
+  unsigned char most = 0; /* this loop has no branch, so compilers vectorise it */
   for (uint64_t i = 0; i < labels->bytes; i++) most = labels->values[i] > most ? labels->values[i] : most;
   if (most < classes) return BRIM_OK;
   uint64_t i = 0;
@@ -167,7 +169,7 @@ static brim_status labels_load(const idx_dataset *d, int which, char *name, idx_
   return check_labels(name, labels, d->params->classes);
 }
 
-/* Loads the labels first: they are small, so a mismatch of the files shows before pixels are inflated. */
+/* Loads the labels first: they are small, so a mismatch of the files is found before pixels are inflated. */
 static brim_status split_load(const idx_dataset *d, int which, idx_split *s)
 {
   char images_name[NAME_ROOM], labels_name[NAME_ROOM];
@@ -235,7 +237,7 @@ static brim_status idx_open(void *self, const char *split)
   return status;
 }
 
-/* Returns the header of a split's images, from the file if the split is not open. */
+/* Returns the header of a split's images. If the split is not open, reads it from the file. */
 static brim_status images_header(const idx_dataset *d, int which, idx_file *header)
 {
   char name[NAME_ROOM];
@@ -264,7 +266,7 @@ static brim_status idx_describe(const void *self, const char *split, brim_datase
   return BRIM_OK;
 }
 
-/* Counts the pixels, and one byte for each label. */
+/* Counts the pixels and one byte for each label. */
 static brim_status idx_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const idx_dataset *d = self;

@@ -3,8 +3,8 @@
  *     path/train/daisy/1.jpg    path/test/daisy/7.jpg       or    path/daisy/1.jpg
  *     path/train/rose/2.png     path/test/rose/8.png              path/rose/2.png
  *
- * Classes are numbered in the byte order of their names; pictures are sorted by name. Folders in a class's folder
- * belong to the class; with dataset.client=folder they are the clients of a federation, and the same name is the same
+ * Classes are numbered in the byte order of their names; pictures are sorted by name. Folders in the folder of a class
+ * belong to the class. With dataset.client=folder they are the clients of a federation; the same name is the same
  * client in every class. Files that do not end in .jpg, .jpeg or .png are ignored. */
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +61,7 @@ static void names_free(struct dirent **entry, int count)
   free(entry);
 }
 
-/* Reads the names in folder `name` of `path`, sorted. */
+/* Reads the sorted names in folder `name` of `path`. */
 static brim_status names_read(const char *path, const char *name, struct dirent ***entry, int *count)
 {
   char full[2 * NAME_ROOM];
@@ -78,7 +78,7 @@ static brim_status join(char *out, const char *folder, const char *name)
   return used < NAME_ROOM ? BRIM_OK : brim_fail(BRIM_ELOAD, "the name '%.200s...' is too long", out);
 }
 
-/* The split and class of pictures that are added. */
+/* The split and the class of the pictures that are added. */
 typedef struct adding {
   pixels_set *set;
   enum pixels_split split;
@@ -87,7 +87,8 @@ typedef struct adding {
   bool has_clients;
 } adding;
 
-/* Adds all pictures below a folder: a class's at depth 0, perhaps a client's at depth 1. */
+/* Adds all pictures below a folder. At depth 0 it is the folder of a class, and at depth 1 it may be the folder of a
+ * client. */
 static brim_status add_pictures(const adding *a, const char *folder, pixels_client client, int depth)
 {
   const char *path = a->path;
@@ -116,7 +117,7 @@ static brim_status add_pictures(const adding *a, const char *folder, pixels_clie
   return status;
 }
 
-/* Returns the label of a class's folder: the training split adds classes, other splits must know them. */
+/* Returns the label of the folder of a class. The training split adds classes; the other splits must know them. */
 static brim_status label_of(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
                             const char *name, int64_t classes, int32_t *label)
 {
@@ -127,7 +128,8 @@ static brim_status label_of(pixels_set *set, enum pixels_split split, const char
   return brim_fail(BRIM_ELOAD, "'%s/%s' holds a class '%s' that the training split does not have", path, folder, name);
 }
 
-/* Adds a class's folder of a split. A class without training pictures counts too: the test split may have some. */
+/* Adds the folder of a class in a split. A class without training pictures also counts, because the test split may have
+ * some. */
 static brim_status add_class(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
                              const char *name, int64_t classes, bool has_clients)
 {

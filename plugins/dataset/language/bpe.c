@@ -1,17 +1,17 @@
 /* Byte-pair encoding. See parts.h.
  *
- * A piece begins as one token for each byte or character; the pair of neighbours with the lowest rank among the merges
- * becomes one token, until no pair can be merged. The tokens are a linked list. A heap holds all pairs of neighbours
- * that can be merged, by rank and place; a pair that has changed since is skipped. So a piece of n bytes takes n log n
- * steps. The tokens of short pieces are cached. */
+ * At first, a piece is one token for each byte or character. The pair of neighbours whose merge has the lowest rank
+ * becomes one token, again and again, until no pair can be merged. The tokens are a linked list. A heap holds all pairs
+ * of neighbours that can be merged, by rank and place; a pair that has changed since its insertion is skipped. So a
+ * piece of n bytes takes n log n steps. The tokens of short pieces are cached. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "brim/host.h"
 #include "parts.h"
 
-#define HEAP_FACTOR 3   /* n - 1 pairs at first, and each of at most n - 1 merges adds two */
-#define SYMBOL_TOKENS 4 /* most tokens of a character: one for each byte */
+#define HEAP_FACTOR 3   /* at most 3n pairs: n - 1 at first, and two more for each of at most n - 1 merges */
+#define SYMBOL_TOKENS 4 /* maximum tokens of a character: one for each byte */
 
 static void release_piece(encoder *e)
 {
@@ -67,7 +67,7 @@ static waiting pop(encoder *e)
   return top;
 }
 
-/* Inserts the pair that begins at a place into the heap if it can be merged. */
+/* Inserts the pair that begins at a place into the heap, if it can be merged. */
 static void offer(encoder *e, int32_t at)
 {
   if (at < 0 || e->next[at] < 0) return;
@@ -87,7 +87,7 @@ static void merge(encoder *e, const waiting *p)
   offer(e, p->at);
 }
 
-/* Whether the neighbours at p->at, which may have changed since p was inserted, still become p->token. */
+/* Returns whether the neighbours at p->at still become p->token. They may have changed since p was inserted. */
 static bool is_current(const encoder *e, const waiting *p)
 {
   const int32_t left = e->token[p->at], right = left >= 0 ? e->next[p->at] : -1;
@@ -97,7 +97,7 @@ static bool is_current(const encoder *e, const waiting *p)
   return m->left >= 0 && m->token == p->token;
 }
 
-/* Merges the first n tokens, and returns how many are left. */
+/* Merges the first n tokens. Returns how many tokens are left. */
 static size_t merge_all(encoder *e, size_t n)
 {
   for (size_t i = 0; i < n; i++) {
@@ -117,7 +117,7 @@ static size_t merge_all(encoder *e, size_t n)
 
 /* ---- the first tokens ---- */
 
-/* Writes the tokens of a character's bytes; 0 if the vocabulary lacks one. */
+/* Writes the tokens of a character's bytes. Returns 0 if the vocabulary lacks one of them. */
 static size_t add_fallback(const tokenizer *t, const char *text, size_t bytes, int32_t *out)
 {
   if (!t->byte_fallback) return 0;
@@ -128,20 +128,21 @@ static size_t add_fallback(const tokenizer *t, const char *text, size_t bytes, i
   return bytes;
 }
 
-/* A token for each byte of the alphabet; a byte without one is unknown. */
+/* Returns the token of the text's first byte if the model is byte-level, otherwise of its first character. Returns -1
+ * if there is none. */
 static int32_t first_token(const tokenizer *t, const char *text, size_t bytes, size_t *length)
 {
   *length = t->byte_level ? 1 : (size_t)utf8_length(text, bytes);
   return t->byte_level ? t->byte_token[(unsigned char)*text] : tokenizer_id(t, text, *length);
 }
 
-/* Writes the first tokens of a piece, and returns their number. Consecutive unknown characters become one unknown token
- * if fuse_unknown is set; they are left out if the vocabulary has no unknown token. */
+/* Writes the first tokens of a piece and returns their number. If fuse_unknown is set, consecutive unknown characters
+ * become one unknown token. Unknown characters are left out if the vocabulary has no unknown token. */
 static size_t add_first(encoder *e, const char *text, size_t bytes)
 {
   const tokenizer *t = e->t;
   size_t n = 0, length;
-  bool waits = false; /* an unknown token is to be written */
+  bool waits = false; /* an unknown token must still be written */
   for (size_t at = 0; at < bytes; at += length) {
     const int32_t id = first_token(t, text + at, bytes - at, &length);
     if (id >= 0) {
@@ -196,8 +197,8 @@ static brim_status encode_cached(encoder *e, const char *text, size_t bytes)
   return encode_piece(e, text, bytes, c);
 }
 
-/* Cuts before each U+2581 if no token has it after the preceding byte: no merge crosses such a place, so both sides can
- * be encoded separately. */
+/* Cuts before each U+2581 that no token contains after the preceding byte. No merge crosses such a place, so both sides
+ * can be encoded separately. */
 brim_status bpe_encode(encoder *e, const char *text, size_t bytes)
 {
   size_t done = 0, at = LOW_LINE_BYTES;

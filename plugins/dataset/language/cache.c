@@ -1,4 +1,4 @@
-/* Keys and files of the user's cache. See cache.h. */
+/* The keys and files in the user's cache. See cache.h. */
 #include "cache.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 /* ---- keys ---- */
 
-/* FNV-1a (isthe.com/chongo/tech/comp/fnv). */
+/* The hash is FNV-1a (isthe.com/chongo/tech/comp/fnv). */
 uint64_t cache_key_add(uint64_t key, const void *bytes, size_t count)
 {
   for (size_t i = 0; i < count; i++) key = (key ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;

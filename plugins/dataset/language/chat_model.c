@@ -12,7 +12,7 @@
 #include "brim/host.h"
 #include "parts.h"
 
-/* *text is NULL if the file is missing. */
+/* Reads a file. *text is NULL if the file is missing. */
 static brim_status read_if_there(const char *name, size_t most, char **text, size_t *bytes)
 {
   *text = NULL;
@@ -20,7 +20,7 @@ static brim_status read_if_there(const char *name, size_t most, char **text, siz
   return access(name, F_OK) != 0 && errno == ENOENT ? BRIM_OK : brim_read_file(name, most, text, bytes);
 }
 
-/* The name of a file beside the tokenizer. */
+/* Makes the name of a file beside the tokenizer. */
 static brim_status name_beside(const char *path, const char *file, char out[NAME_ROOM])
 {
   struct stat st;
@@ -57,7 +57,7 @@ static brim_status read_config(const char *path, json_t **out)
   return status;
 }
 
-/* The variables that transformers gives to a template: special tokens by their names. */
+/* Collects the variables that transformers passes to a template: special tokens by their names. */
 static brim_status take_variables(const json_t *config, json_t **out)
 {
   static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -71,7 +71,7 @@ static brim_status take_variables(const json_t *config, json_t **out)
   return *out ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for the special tokens");
 }
 
-/* "chat_template" is a text, or a list of texts with keys, of which "default" is for conversations. */
+/* "chat_template" is a text, or a list of texts with keys; the key "default" is for conversations. */
 static const json_t *template_in(const json_t *config)
 {
   const json_t *value = json_object_get(config, "chat_template");
@@ -83,7 +83,7 @@ static const json_t *template_in(const json_t *config)
   return json_is_string(value) ? value : NULL;
 }
 
-/* Takes the template out of a chat_template.json, an object whose "chat_template" is as in tokenizer_config.json. */
+/* Reads the template from a chat_template.json, an object whose "chat_template" is as in tokenizer_config.json. */
 static brim_status read_template_json(const char *name, const char *text, size_t bytes, template **out)
 {
   json_error_t error;
@@ -101,7 +101,7 @@ static brim_status read_template_json(const char *name, const char *text, size_t
   return status;
 }
 
-/* Reads a template in a file, or in a file of JSON; *out is NULL if there is no such file. */
+/* Reads a template from a text file or a JSON file. *out is NULL if there is no such file. */
 static brim_status read_template(const char *name, template **out)
 {
   const size_t length = strlen(name);
@@ -190,7 +190,7 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* Renders the conversation and makes its tokens. */
+/* Renders the conversation and makes the tokens of the text. */
 static brim_status render(chat_model *m, const json_t *conversation)
 {
   json_t *context = json_copy(m->variables);
@@ -207,7 +207,7 @@ static brim_status render(chat_model *m, const json_t *conversation)
   return status;
 }
 
-/* Finds the special token that the template writes after an answer; -1: none. */
+/* Finds the special token that the template writes after an answer. Returns -1 if there is none. */
 static int32_t end_of_answer(chat_model *m)
 {
   static const char *const answered =
@@ -217,7 +217,7 @@ static int32_t end_of_answer(chat_model *m)
   const brim_status status = render(m, conversation);
   json_decref(conversation);
   size_t at = status == BRIM_OK ? m->count : 0;
-  bool found = false; /* the answer, searched from the end */
+  bool found = false; /* the search for the answer starts at the end */
   int32_t end = -1;
   for (; at > 0 && !found; at--) {
     size_t bytes;

@@ -1,14 +1,15 @@
-/* From a token to its text. See tokenizer.h.
+/* Decodes a token to its text. See tokenizer.h.
  *
- * The decoders of the library `tokenizers` map a list of texts, one for each token, to another list, step by step. brim
- * maps each token alone: only the first token of a text and bytes that are no UTF-8 would need their neighbours. */
+ * The decoders of the library `tokenizers` convert a list of texts, one for each token, to another list, step by step.
+ * brim converts each token by itself: only the first token of a text, and bytes that are not UTF-8, would need their
+ * neighbours. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "brim/host.h"
 #include "parts.h"
 
-/* The byte of "<0xNN>", or -1. */
+/* Returns the byte that "<0xNN>" stands for, or -1. */
 static int fallback_byte(slice token)
 {
   static const char digits[] = "0123456789abcdef";
@@ -52,7 +53,7 @@ static brim_status add_spaces(const decode_step *d, slice in, buffer *out)
   return pattern_replace(&e, &space, in, (slice){" ", 1}, out);
 }
 
-/* A step that maps each text alone. */
+/* Runs a step that converts each text by itself. */
 static brim_status map_one(const decode_step *d, slice in, buffer *out)
 {
   const slice stripped = d->kind == DECODE_STRIP ? strip(d, in) : in;
@@ -72,8 +73,8 @@ const char *tokenizer_piece(const tokenizer *t, int32_t id, size_t *bytes)
   return *bytes ? t->piece[id].text : "";
 }
 
-/* Appends the bytes of a token that is not the first one of a text. Steps that join the texts of tokens, and those
- * after them, are left out, because they need the whole text. */
+/* Appends the bytes of a token that is not the first one of a text. Leaves out steps that join the texts of tokens, and
+ * the steps after them, because they need the whole text. */
 brim_status decode_piece(const tokenizer *t, slice token, buffer *out)
 {
   buffer turn[2] = {{0}, {0}};

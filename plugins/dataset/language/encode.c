@@ -1,4 +1,4 @@
-/* From text to tokens. See tokenizer.h. */
+/* Encodes a text as tokens. See tokenizer.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ static size_t last_character(const char *text, size_t bytes)
   return at;
 }
 
-/* Whether no word character touches the token. */
+/* Returns whether there is no word character directly before or after the token. */
 static bool is_single(encoder *e, const char *text, size_t bytes, size_t start, size_t end)
 {
   const size_t before = start > 0 ? last_character(text, start) : 0;
@@ -88,10 +88,10 @@ static size_t spaces_after(const char *text, size_t bytes, size_t end)
   return end;
 }
 
-/* Encodes a part of a text; `first`: it is the beginning of the text. */
+/* Encodes a part of a text. `first`: the part is the beginning of the text. */
 typedef brim_status (*part_fn)(encoder *e, const char *text, size_t bytes, bool first);
 
-/* Takes the added tokens of the text, and passes the parts between them to `next`. */
+/* Finds the added tokens of the text, and passes the parts between them to `next`. */
 static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, const char *text, size_t bytes,
                              bool first, part_fn next)
 {
@@ -112,7 +112,8 @@ static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, c
     if (a->right) end = spaces_after(text, bytes, end);
     if (start > done) BRIM_TRY(next(e, text + done, start - done, first && done == 0));
     BRIM_TRY(e->take(e->context, &a->id, 1));
-    done = end; /* as in the library, the search goes on at the token's end, before the spaces that it takes */
+    /* As in the library, the search continues at the token's end, before the spaces that the token removes. */
+    done = end;
   }
   return done < bytes ? next(e, text + done, bytes - done, first && done == 0) : BRIM_OK;
 }

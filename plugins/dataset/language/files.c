@@ -1,4 +1,4 @@
-/* Finding and reading a tokenizer's files. See tokenizer.h. */
+/* Finds and reads a tokenizer's files. See tokenizer.h. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,18 +15,18 @@
   "Hugging Face has tokenizer.json with most models (https://huggingface.co), and vocab.json and merges.txt of GPT-2 " \
   "at https://huggingface.co/openai-community/gpt2"
 
-/* The files that a folder may have; a pair without a second file is one file. */
+/* The files that a folder may have. A tokenizer has one file or a pair of files. */
 static const char *const pairs[][2] = {
     {"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}, {"tokenizer.json", NULL}};
 #define PAIRS (sizeof pairs / sizeof pairs[0])
 
 typedef struct file {
-  char name[NAME_ROOM]; /* empty: there is no such file */
+  char name[NAME_ROOM]; /* empty if there is no such file */
   char *bytes;
   size_t count;
 } file;
 
-/* Sets the name to that of a file in the folder if there is one. */
+/* Sets the name to that of a file in the folder, if the file exists. */
 static bool name_file(file *f, const char *folder, size_t folder_bytes, const char *name)
 {
   f->name[0] = '\0';
@@ -82,7 +82,7 @@ static brim_status find(const char *path, bool prefer_json, file *vocabulary, fi
 brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out)
 {
   if (tokenizer_is_in_gguf(path)) return tokenizer_open_gguf(path, out);
-  file f[3] = {{.bytes = NULL}}; /* vocabulary, merges, config */
+  file f[3] = {{.bytes = NULL}}; /* vocabulary, merges and config */
   tokenizer_source s[3];
   brim_status status = find(path, prefer_json, &f[0], &f[1], &f[2]);
   for (int i = 0; i < 3; i++) {

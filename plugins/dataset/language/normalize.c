@@ -1,4 +1,4 @@
-/* Normalizers. See parts.h. Each reads one text and writes another; two buffers take turns. */
+/* The normalizers. See parts.h. Each reads one text and writes another; they alternate between two buffers. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -31,7 +31,7 @@ static bool is_ascii(slice in)
   return true;
 }
 
-/* A normal form of Unicode; ASCII is in all of them. */
+/* Applies a normal form of Unicode. ASCII text has all normal forms already. */
 static brim_status add_form(slice in, int form, buffer *out, slice *result)
 {
   utf8proc_uint8_t *text = NULL;
@@ -53,7 +53,8 @@ static brim_status add_lowercase(slice in, buffer *out)
   for (size_t at = 0; at < in.bytes; at += (size_t)utf8_length(in.text + at, in.bytes - at)) {
     const int32_t c = utf8_character(in.text + at);
     BRIM_TRY(buffer_add_character(out, c == 0x130 ? 'i' : utf8proc_tolower(c)));
-    if (c == 0x130) BRIM_TRY(buffer_add_character(out, 0x307)); /* the only character whose lower case has two */
+    /* The only character whose lower case is two characters. */
+    if (c == 0x130) BRIM_TRY(buffer_add_character(out, 0x307));
   }
   return BRIM_OK;
 }

@@ -34,7 +34,7 @@ typedef struct entries {
   size_t count, room;
 } entries;
 
-/* Reads a text into the tokenizer's memory, which has room for the whole file and so does not move. */
+/* Reads a text into the tokenizer's memory, which never moves, because it has room for the whole file. */
 static brim_status read_token(const reading *r, scan *s, slice *out)
 {
   buffer *text = &r->t->text;
@@ -130,7 +130,7 @@ static brim_status read_scores(const reading *r, scan *s, entries *list)
   return scan_expect(s, ']');
 }
 
-#define UNKNOWN_PENALTY 10.0 /* of an unknown character, below the lowest score */
+#define UNKNOWN_PENALTY 10.0 /* an unknown character scores this much less than the lowest score */
 
 static brim_status place_scores(const reading *r, const entries *list)
 {
@@ -167,20 +167,20 @@ typedef struct merges {
   size_t count, room;
   struct {
     size_t at, cut, bytes, number;
-  } waiting[WAITING_MAX]; /* pairs whose tokens have not been looked up, in `text` */
+  } waiting[WAITING_MAX]; /* pairs in `text` whose tokens have not been looked up */
   size_t waiting_count;
   buffer text;
-  size_t begin; /* of the pair that is being read */
+  size_t begin; /* the start of the pair that is being read */
 } merges;
 
-/* Fails for a merge, numbered from 1 like lines. */
+/* Fails with a message about a merge. Merges are numbered from 1, like lines. */
 static brim_status fail_merge(const reading *r, size_t number, const char *what)
 {
   return brim_fail(BRIM_ELOAD, "'%s', %s %zu: %s", (r->merges ? r->merges : r->source)->name,
                    r->merges ? "line" : "merge", number, what);
 }
 
-/* Looks the tokens of the waiting pairs up. */
+/* Looks up the tokens of the waiting pairs. */
 static brim_status add_waiting(const reading *r, merges *m)
 {
   slice text[NAMES_TOGETHER] = {{0}};
@@ -208,7 +208,7 @@ static brim_status add_waiting(const reading *r, merges *m)
   return BRIM_OK;
 }
 
-/* Adds the merge of the two tokens at the end of m->text, the second of which begins after `cut` bytes. */
+/* Adds the merge of the two tokens at the end of m->text. The second one begins after `cut` bytes. */
 static brim_status add_merge(const reading *r, merges *m, size_t number, size_t cut)
 {
   const size_t bytes = m->text.count - m->begin;
@@ -221,7 +221,7 @@ static brim_status add_merge(const reading *r, merges *m, size_t number, size_t 
   return m->waiting_count == WAITING_MAX ? add_waiting(r, m) : BRIM_OK;
 }
 
-/* "Ä t" at the end of m->text */
+/* Adds the pair "Ä t" at the end of m->text. */
 static brim_status add_pair(const reading *r, merges *m, size_t number)
 {
   const size_t bytes = m->text.count - m->begin;
@@ -234,7 +234,7 @@ static brim_status add_pair(const reading *r, merges *m, size_t number)
   return add_merge(r, m, number, cut);
 }
 
-/* Builds the table. A later merge of the same pair replaces an earlier one. */
+/* Builds the table of merges. A later merge of the same pair replaces an earlier one. */
 static brim_status place_merges(const reading *r, const merges *m)
 {
   tokenizer *t = r->t;
@@ -252,7 +252,7 @@ static brim_status place_merges(const reading *r, const merges *m)
   return BRIM_OK;
 }
 
-/* "a b" or, in newer files, ["a", "b"] */
+/* Each pair is "a b" or, in newer files, ["a", "b"]. */
 static brim_status read_pairs(const reading *r, scan *s, merges *m)
 {
   BRIM_TRY(scan_expect(s, '['));
@@ -274,7 +274,7 @@ static brim_status read_pairs(const reading *r, scan *s, merges *m)
   return scan_expect(s, ']');
 }
 
-/* A merge in each line; the first may be a version. */
+/* Each line has a merge; the first line may be a version. */
 static brim_status read_lines(const reading *r, merges *m)
 {
   const char *text = r->merges->bytes;
@@ -307,9 +307,9 @@ brim_status read_merges(reading *r, scan *s)
 
 /* ---- added tokens ---- */
 
-#define WORD_AT_START "\\A[\\w\\x{200c}\\x{200d}]" /* as Rust's regular expressions define a word */
+#define WORD_AT_START "\\A[\\w\\x{200c}\\x{200d}]" /* the start of a word as Rust's regular expressions define it */
 
-/* The library gives a token that the model lacks the next free id, whatever id the file says. */
+/* If the model lacks a token, the library gives it the next free id, and ignores the id in the file. */
 static brim_status check_added_id(const reading *r, const char *path, slice content, int64_t id, int64_t *next)
 {
   const int32_t known = tokenizer_id(r->t, content.text, content.bytes);
@@ -342,7 +342,7 @@ static brim_status read_added_one(reading *r, const json_t *from, const char *pa
   return BRIM_OK;
 }
 
-/* Adds the token to the tree in which it is searched: in the text as it is, or as it is normalized. */
+/* Adds the token to the tree for the text as it is, or to the tree for the normalized text. */
 static brim_status place_added(encoder *e, tokenizer *t, size_t i)
 {
   const added_token *a = &t->added[i];
@@ -398,7 +398,7 @@ static void find_bytes(tokenizer *t)
   }
 }
 
-/* Finds all bytes that precede U+2581 within a token. */
+/* Finds all bytes that precede U+2581 in a token. */
 static void find_cuts(tokenizer *t)
 {
   t->may_cut =

@@ -1,6 +1,7 @@
 /* Reads the steps of a tokenizer.json: normalizer, pre_tokenizer, post_processor, decoder. See parts.h.
  *
- * Each kind of step has a table of types; a type that is not in it, and a key that a type does not have, is refused. */
+ * Each kind of step has a table of types. A type that is not in the table, or a key that the type does not have, is
+ * refused. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,8 +30,8 @@ bool read_is(const json_t *object, const char *key, const char *text)
   return value && strcmp(value, text) == 0;
 }
 
-/* Each entry of `keys` is a letter and a name: s for a text, b for true or false, i for a whole number, l for a list, o
- * for an object, x for anything. */
+/* Each entry of `keys` is a letter and a name. The letter is the type: s text, b true or false, i whole number, l list,
+ * o object, x anything. */
 static bool has_type(const json_t *value, char type)
 {
   switch (type) {
@@ -92,7 +93,7 @@ static brim_status read_text(const reading *r, const json_t *object, const char 
   return read_keep(r, json_string_value(value), json_string_length(value), out);
 }
 
-/* {"String": "a"} or {"Regex": "a"} */
+/* Reads {"String": "a"} or {"Regex": "a"}. */
 static brim_status read_pattern(const reading *r, const json_t *object, const char *path, pattern *out)
 {
   const json_t *from = json_object_get(object, "pattern");
@@ -113,7 +114,7 @@ typedef struct step_type {
   const char *keys[8];
 } step_type;
 
-/* Reads a step of one of the types, or a Sequence of such steps in the list `key`. */
+/* Reads a step of one of the types, or a Sequence, whose list `key` has such steps. */
 static brim_status read_step(reading *r, const json_t *from, const char *path, const step_type *types, const char *key,
                              int depth)
 {
@@ -137,7 +138,7 @@ static brim_status read_step(reading *r, const json_t *from, const char *path, c
   return read_fail(r, path, "type \"%.100s\" is not supported", type);
 }
 
-/* Returns the next free step of a list. */
+/* Reserves the next step of a list. */
 #define NEXT_STEP(r, path, steps, count)                                                                               \
   if ((r)->t->count == STEPS_MAX) return read_fail(r, path, "there are more than %d steps", STEPS_MAX);                \
   void *const free_step = &(r)->t->steps[(r)->t->count++]
@@ -212,7 +213,7 @@ brim_status read_normalizer(reading *r, const json_t *from, const char *path)
 
 /* ---- pre-tokenizers ---- */
 
-/* Reserves a step. Nothing may follow ByteLevel, after which characters stand for bytes. */
+/* Reserves a split step. No step may follow ByteLevel, because characters stand for bytes after it. */
 static brim_status next_split(reading *r, const char *path, split_step **out)
 {
   if (r->t->byte_level) return read_fail(r, path, "a step after ByteLevel is not supported");
@@ -242,7 +243,7 @@ static brim_status read_split(reading *r, const json_t *from, const char *path)
   return read_behavior(r, from, path, s);
 }
 
-/* Adds a split by a regular expression of the library's own. */
+/* Adds a split by a regular expression that the library itself defines. */
 static brim_status add_split(reading *r, const char *path, const char *regex, enum split_behavior behavior, bool invert)
 {
   split_step *s = NULL;
@@ -397,7 +398,7 @@ static brim_status read_decode_strip(reading *r, const json_t *from, const char 
 
 static brim_status read_decode_metaspace(reading *r, const json_t *from, const char *path)
 {
-  enum prefix_when unused; /* concerns the start of a text only */
+  enum prefix_when unused; /* matters only at the start of a text */
   NEXT_STEP(r, path, decode, decode_count);
   decode_step *d = free_step;
   d->kind = DECODE_METASPACE;
@@ -436,7 +437,7 @@ static brim_status add_id(const reading *r, const char *path, const json_t *id, 
   return BRIM_OK;
 }
 
-/* {"SpecialToken": {"id": "<s>", "type_id": 0}}, whose ids are in special_tokens by its name. */
+/* Adds {"SpecialToken": {"id": "<s>", "type_id": 0}}. special_tokens has its ids under this name. */
 static brim_status add_special(const reading *r, const json_t *from, const json_t *piece, const char *path, bool before)
 {
   tokenizer *t = r->t;
@@ -477,7 +478,8 @@ static brim_status read_nothing(reading *r, const json_t *from, const char *path
 
 static const step_type post_processors[] = {
     {"TemplateProcessing", read_template, {"lsingle", "lpair", "ospecial_tokens", NULL}},
-    {"ByteLevel", read_nothing, {"badd_prefix_space", "btrim_offsets", "buse_regex", NULL}}, /* only offsets change */
+    /* Changes only offsets, which brim does not use. */
+    {"ByteLevel", read_nothing, {"badd_prefix_space", "btrim_offsets", "buse_regex", NULL}},
     {NULL, NULL, {NULL}}};
 
 brim_status read_post_processor(reading *r, const json_t *from, const char *path)

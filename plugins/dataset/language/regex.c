@@ -1,7 +1,7 @@
 /* Regular expressions of tokenizers. See parts.h.
  *
- * tokenizer.json has expressions of Oniguruma. In PCRE2 some of them mean something else: \s, \w, \b, \h, names of
- * scripts, options. This file translates those, and refuses the ones that PCRE2 cannot express. */
+ * tokenizer.json has expressions in Oniguruma's syntax. Some of them mean something else in PCRE2: \s, \w, \b, \h,
+ * names of scripts, and options. This file translates these, and refuses expressions that PCRE2 cannot express. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,8 +40,8 @@ static bool next_is(const translation *x, const char *text)
   return x->bytes - x->at >= bytes && memcmp(x->text + x->at, text, bytes) == 0;
 }
 
-/* \p{...}: names of one or two letters are categories; PCRE2's longer names of scripts include characters that other
- * scripts use too, unless "sc:" is before them. */
+/* Translates \p{...}. Names of one or two letters are categories. Longer names are scripts; in PCRE2 they also match
+ * characters that several scripts use, unless "sc:" is before the name. */
 static brim_status translate_property(translation *x)
 {
   static const char *const same[] = {"Any", "Alphabetic", "Lowercase", "Uppercase", "White_Space", "Emoji"};
@@ -62,7 +62,7 @@ static brim_status translate_property(translation *x)
   return buffer_add(&x->out, name, bytes + 1);
 }
 
-/* The meaning of a backslash and a letter, outside and inside a class; NULL: not supported. */
+/* The translations of a backslash and a letter, outside and inside a class. NULL: not supported. */
 static const struct {
   char letter;
   const char *outside, *inside;
@@ -84,7 +84,7 @@ static const struct {
                {'A', "\\A", NULL},
                {'z', "\\z", NULL}};
 
-/* \xHH below 80, \x{H...}, \uHHHH */
+/* Translates \xHH below 80, \x{H...} and \uHHHH. */
 static brim_status translate_number(translation *x, char letter)
 {
   static const char digits[] = "0123456789abcdefABCDEF";
@@ -138,10 +138,10 @@ static brim_status translate_group(translation *x)
   }
   if (next_is(x, "(?") || next_is(x, "(*")) return fail(x, x->at, "a group of this kind");
   x->at++;
-  return add(x, "(?:"); /* nothing refers to groups */
+  return add(x, "(?:"); /* without a capture, because nothing refers to groups */
 }
 
-/* {n}, {n,} and {n,m} */
+/* Translates {n}, {n,} and {n,m}. */
 static brim_status translate_repeat(translation *x)
 {
   const size_t from = x->at++;
@@ -181,7 +181,7 @@ static brim_status translate_class(translation *x)
   return add(x, "]");
 }
 
-/* Where case is ignored, Oniguruma matches some characters by two letters, such as U+00DF by "ss". */
+/* If case is ignored, Oniguruma matches some characters with two letters, for instance U+00DF with "ss". */
 static brim_status check_case(const translation *x)
 {
   static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st", "i\xcc", "j\xcc"};
@@ -223,7 +223,8 @@ brim_status regex_compile(const reading *r, const char *path, const char *text, 
         pcre2_compile((PCRE2_SPTR)x.out.data, x.out.count, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, NULL);
     PCRE2_UCHAR why[160];
     if (*out) {
-      pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* optional: without a JIT it is only slower */
+      /* An error does not matter: without the JIT, matching only takes longer. */
+      pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
     } else {
       pcre2_get_error_message(error, why, sizeof why);
       status = read_fail(r, path, "PCRE2 refuses the regular expression \"%.*s\": %s", (int)(bytes < 200 ? bytes : 200),

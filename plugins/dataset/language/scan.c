@@ -1,5 +1,5 @@
-/* Reads vocabularies and merges in JSON without building a tree: they have up to a million texts, and a tree would take
- * longer than all other work. See parts.h. The caller has checked that the text is UTF-8. */
+/* Reads vocabularies and merges from JSON without building a tree. They have up to a million texts, and building a tree
+ * would take longer than all other work. See parts.h. The caller has checked that the text is UTF-8. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ brim_status scan_end(scan *s)
   return s->at == s->count ? BRIM_OK : scan_fail(s, "the end of the file is needed here");
 }
 
-/* The number of the four hexadecimal digits after a backslash and u; -1 if they are not digits. */
+/* Returns the number that the four hexadecimal digits after \u stand for, or -1 if they are not digits. */
 static int32_t read_unit(scan *s)
 {
   int32_t value = 0;
@@ -95,7 +95,7 @@ brim_status scan_string(scan *s, buffer *out)
   }
 }
 
-/* 10^n, correctly rounded. */
+/* Returns 10^n, correctly rounded. */
 static double powers_of_ten(int n)
 {
   char text[16];
@@ -108,7 +108,7 @@ static bool is_digit(const scan *s)
   return s->at < s->count && s->text[s->at] >= '0' && s->text[s->at] <= '9';
 }
 
-/* Reads digits into *value while it does not overflow, and returns how many digits follow. */
+/* Reads digits into *value as long as it does not overflow. Returns how many digits follow. */
 static int64_t scan_digits(scan *s, uint64_t *value, int64_t *taken)
 {
   int64_t dropped = 0;
@@ -124,8 +124,9 @@ static int64_t scan_digits(scan *s, uint64_t *value, int64_t *taken)
   return dropped;
 }
 
-/* Computes as Rust's serde_json does, which the library `tokenizers` uses: the digits as a whole number, times or
- * divided by a power of ten. The last bit may differ from strtod's, and decides between ways of the same score. */
+/* Computes the number as Rust's serde_json does, which the library `tokenizers` uses: the digits as a whole number,
+ * multiplied or divided by a power of ten. The last bit may differ from the result of strtod, and it may decide between
+ * ways with the same score. */
 brim_status scan_number(scan *s, double *out)
 {
   uint64_t value = 0, power = 0;
@@ -164,7 +165,7 @@ brim_status scan_number(scan *s, double *out)
 
 /* ---- finding the large parts ---- */
 
-/* Skips a text that begins at s->at; false if it does not end. */
+/* Skips a text that begins at s->at. Returns false if it does not end. */
 static bool skip_string(scan *s)
 {
   for (s->at++; s->at < s->count && s->text[s->at] != '"'; s->at++)
@@ -191,7 +192,7 @@ static bool skip_value(scan *s)
   return false;
 }
 
-/* Takes a key without escapes and its colon. */
+/* Reads a key without escapes, and the colon after it. */
 static bool take_key(scan *s, slice *key)
 {
   skip_spaces(s);
@@ -206,7 +207,7 @@ static bool is_key(slice key, const char *name)
   return key.bytes == strlen(name) && memcmp(key.text, name, key.bytes) == 0;
 }
 
-/* Copies the line breaks of a part that is left out, so that messages have the right line. */
+/* Copies the line breaks of a part that is left out, so that messages have the right line number. */
 static brim_status add_lines(buffer *out, const char *text, size_t bytes)
 {
   const char *end = text + bytes;
@@ -230,7 +231,7 @@ static brim_status cut_value(scan *s, size_t *copied, scan *part, buffer *out, b
   return add_lines(out, s->text + from, s->at - from);
 }
 
-/* The object "model". */
+/* Cuts the object "model". */
 static brim_status cut_model(scan *s, size_t *copied, scan_sections *out, bool *found)
 {
   slice key;

@@ -1,9 +1,9 @@
-/* Pre-tokenizers: splitting a text into pieces. See parts.h.
+/* Pre-tokenizers, which split a text into pieces. See parts.h.
  *
- * Every pre-tokenizer is a step: a piece may get a prefix and have its spaces replaced, then it is split where a
- * pattern matches. A part that the pattern matches, or that is between two matches, becomes a piece or joins a
- * neighbour, by the five behaviours of the library `tokenizers`. Pieces go to the next step as they are found, so no
- * list of them is kept. */
+ * Every pre-tokenizer is a step. First, a piece may get a prefix and its spaces may be replaced. Then it is split where
+ * a pattern matches. A part that the pattern matches, or that lies between two matches, becomes a piece or joins a
+ * neighbour, according to the five behaviours of the library `tokenizers`. Each piece goes to the next step as soon as
+ * it is found, so no list of pieces is needed. */
 #include <string.h>
 
 #include "brim/host.h"
@@ -38,12 +38,12 @@ brim_status pattern_find(encoder *e, const pattern *p, const char *text, size_t 
 
 typedef struct cutting {
   encoder *e;
-  size_t next; /* the step after this one */
+  size_t next; /* the number of the next step */
   enum split_behavior behavior;
   const char *text;
-  bool first; /* this is the beginning of the whole text */
+  bool first; /* this piece is the beginning of the whole text */
   bool holds, last_matches;
-  size_t from, to; /* the part that may still grow */
+  size_t from, to; /* the part that may still grow by joining */
 } cutting;
 
 static brim_status flush(cutting *c)
@@ -52,7 +52,7 @@ static brim_status flush(cutting *c)
   return split(c->e, c->next, c->text + c->from, c->to - c->from, c->first && c->from == 0);
 }
 
-/* Whether a part joins the one before it. */
+/* Returns whether a part joins the part before it. */
 static bool joins(const cutting *c, bool matches)
 {
   switch (c->behavior) {
@@ -94,7 +94,7 @@ static brim_status cut(encoder *e, size_t k, const char *text, size_t bytes, boo
     at = range[1];
     if (range[1] == range[0]) at += at < bytes ? (size_t)utf8_length(text + at, bytes - at) : 1;
     if (range[1] == range[0] && range[0] == done && done > 0)
-      continue; /* an empty match after a match does not count */
+      continue; /* an empty match directly after a match does not count */
     if (range[0] > done) BRIM_TRY(add_part(&c, done, range[0], s->invert));
     BRIM_TRY(add_part(&c, range[0], range[1], !s->invert));
     done = range[1];

@@ -16,7 +16,7 @@ brim_status names_reserve(tokenizer *t, size_t count)
   return BRIM_OK;
 }
 
-/* Returns the place of the text, or the free place for it. */
+/* Returns the place of the text in the table, or a free place for it. */
 static size_t names_place(const tokenizer *t, const char *text, size_t bytes, uint32_t hash)
 {
   size_t at = hash & t->names.mask;
@@ -95,7 +95,7 @@ uint32_t trie_next(const trie *t, uint32_t node, unsigned char byte)
   return t->edge ? edge_place(t, node, byte)->to : 0;
 }
 
-/* Makes room for more nodes. There is an edge for each node but the root. */
+/* Makes room for more nodes. Every node except the root has one edge. */
 static brim_status trie_reserve(trie *t, size_t more)
 {
   if (t->edge && t->nodes + more <= t->room) return BRIM_OK;

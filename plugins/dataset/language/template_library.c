@@ -1,5 +1,5 @@
-/* Filters, tests and functions of templates. Definitions are those of jinja2.filters and jinja2.tests, and of
- * transformers for tojson, raise_exception and strftime_now. See template_parts.h. */
+/* Filters, tests and functions of templates. jinja2.filters and jinja2.tests define them, and transformers defines
+ * tojson, raise_exception and strftime_now. See template_parts.h. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -54,7 +54,7 @@ static BUILTIN(filter_length)
   return BRIM_OK;
 }
 
-/* The text of a value; `detail`: it is safe. */
+/* Converts a value to a text. With `detail`, the text is marked as safe. */
 static BUILTIN(filter_string)
 {
   BRIM_TRY(value_to_string(r, self, out));
@@ -120,11 +120,11 @@ static BUILTIN(filter_list)
 {
   sequence *from = NULL;
   BRIM_TRY(value_elements(r, self, &from));
-  *out = (value){.kind = VALUE_LIST, .sequence = from}; /* lists do not change */
+  *out = (value){.kind = VALUE_LIST, .sequence = from}; /* shares the list, because lists do not change */
   return BRIM_OK;
 }
 
-/* The first element, or the last with `detail`. */
+/* Returns the first element or, with `detail`, the last one. */
 static BUILTIN(filter_element)
 {
   sequence *from = NULL;
@@ -167,7 +167,7 @@ BUILTIN(library_items)
   return BRIM_OK;
 }
 
-/* Returns the value that a filter sorts or selects by: an attribute, or the element itself. */
+/* Returns the value by which a filter sorts or selects: an attribute, or the element itself. */
 static brim_status fetch(run *r, const value *o, const value *attribute, value *out)
 {
   *out = *o;
@@ -180,7 +180,7 @@ static brim_status fetch(run *r, const value *o, const value *attribute, value *
   return library_item(r, o, attribute, out);
 }
 
-/* Sorts by insertion, texts without case; lists in templates are short. */
+/* Sorts by insertion, because lists in templates are short. Ignores the case of texts. */
 static brim_status sort_by(run *r, const sequence *from, const value *attribute, value *out)
 {
   value keys;
@@ -224,7 +224,7 @@ static BUILTIN(filter_dictsort)
 
 /* ---- map, select and reject ---- */
 
-/* The filter or test that `name` names, or NULL without a name. */
+/* Finds the filter or test with this name; NULL if there is no name. */
 static brim_status named(run *r, const value *name, bool is_test, const builtin **out)
 {
   *out = NULL;
@@ -237,7 +237,7 @@ static brim_status named(run *r, const value *name, bool is_test, const builtin 
 
 static BUILTIN(filter_map)
 {
-  enum { ARGUMENTS = 3 }; /* of a filter, after its name; then the attribute */
+  enum { ARGUMENTS = 3 }; /* number of a filter's arguments after its name; the attribute follows */
   const value *attribute = &arg[1 + ARGUMENTS];
   const builtin *filter = NULL;
   sequence *from = NULL;
@@ -254,7 +254,8 @@ static BUILTIN(filter_map)
   return BRIM_OK;
 }
 
-/* Keeps the elements for which a test, or their truth, holds, or does not with SELECT_REJECTS. */
+/* Keeps the elements for which a test holds or, without a test, that are true. With SELECT_REJECTS it keeps the
+ * others. */
 enum { SELECT_REJECTS = 1, SELECT_BY_ATTRIBUTE = 2 };
 static BUILTIN(filter_select)
 {
@@ -281,7 +282,7 @@ static BUILTIN(filter_select)
 #define KIND(name) (1 << VALUE_##name)
 #define LISTS (KIND(LIST) | KIND(TUPLE))
 #define ITERABLES (KIND(UNDEFINED) | KIND(STRING) | LISTS | KIND(VIEW) | KIND(GENERATOR) | KIND(DICT) | KIND(LOOP))
-/* Whether the value is of one of the kinds in `detail`. */
+/* Returns whether the value is of one of the kinds in `detail`. */
 static BUILTIN(test_kind)
 {
   *out = value_bool((uint32_t)b->detail >> self->kind & 1);
@@ -300,7 +301,7 @@ static BUILTIN(test_sequence)
   return test_kind(r, b, self, arg, out);
 }
 
-/* detail: the result of equality for which the test is true. */
+/* detail: the result of the comparison for which the test is true. */
 static BUILTIN(test_equal)
 {
   bool holds = false;
@@ -319,7 +320,7 @@ static BUILTIN(test_in)
 
 /* ---- functions ---- */
 
-#define RANGE_MAX 100000 /* as in Jinja's sandbox */
+#define RANGE_MAX 100000 /* maximum length, as in Jinja's sandbox */
 static BUILTIN(function_range)
 {
   int64_t limit[] = {0, 0, 1};

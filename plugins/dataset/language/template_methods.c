@@ -1,4 +1,4 @@
-/* Attributes and methods of values, as Python's str, list, dict and Jinja's loop have them. See template_parts.h. */
+/* Attributes and methods of values: those of Python's str, list and dict, and of Jinja's loop. See template_parts.h. */
 #include "template_parts.h"
 
 static const char *find_text(slice in, size_t from, slice what)
@@ -54,7 +54,7 @@ static BUILTIN(text_replace)
   return library_replace(r, self->text, arg[0].text, arg[1].text, out);
 }
 
-/* Whether the text begins with a part, or ends with it with `detail`. */
+/* Returns whether the text begins with a part or, with `detail`, ends with it. */
 static BUILTIN(text_has_part)
 {
   BRIM_TRY(library_want(r, &arg[0], VALUE_STRING, "the argument"));
@@ -73,7 +73,7 @@ static BUILTIN(dict_get)
   *out = found ? *found : GIVEN(1) ? arg[1] : value_of(VALUE_NONE);
   return BRIM_OK;
 }
-/* Keys, or values with `detail`. */
+/* Returns the keys or, with `detail`, the values. */
 static BUILTIN(dict_view)
 {
   *out = (value){.kind = VALUE_VIEW, .sequence = b->detail ? &self->dict->item : &self->dict->key};
@@ -97,7 +97,8 @@ static const builtin methods[] = {{"capitalize", library_case, "", 0, CASE_CAPIT
 
 /* ---- attributes ---- */
 
-/* Members of Python's types that this library refuses, so that they do not count as undefined. */
+/* Members of Python's types that this library does not have. It refuses them; otherwise they would count as
+ * undefined. */
 static const char *const others[VALUE_KINDS] = {
     [VALUE_STRING] =
         ("casefold center count encode expandtabs find format format_map index isalnum isalpha isascii isdecimal "
@@ -153,7 +154,7 @@ static brim_status bind_method(run *r, const value *o, const builtin *b, value *
   return BRIM_OK;
 }
 
-/* *out becomes undefined if the key is missing. */
+/* Finds a member by key. *out becomes undefined if the key is missing. */
 static brim_status find_member(run *r, const value *o, const value *key, value *out)
 {
   const value *member = NULL;
@@ -162,7 +163,7 @@ static brim_status find_member(run *r, const value *o, const value *key, value *
   return BRIM_OK;
 }
 
-/* An attribute that is not a key. */
+/* Finds an attribute that is not a key. */
 static brim_status own_attribute(run *r, const value *o, slice name, value *out)
 {
   const value key = value_text(name);

@@ -1,4 +1,4 @@
-/* Internal to the files of template.h. */
+/* Declarations that the files of template.h share. */
 #ifndef TEMPLATE_PARTS_H
 #define TEMPLATE_PARTS_H
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include "parts.h"
 #include "template.h"
 
-#define PARAMETERS_MAX 16 /* of a macro, filter or method */
+#define PARAMETERS_MAX 16 /* maximum parameters of a macro, filter or method */
 
 /* ---- texts ---- */
 
@@ -22,39 +22,39 @@ static inline bool slice_is(slice s, const char *text)
 {
   return slice_same(s, (slice){text, strlen(text)});
 }
-/* Whether `words`, which have a space after each, has this one. */
+/* Returns whether `words` has this word. `words` has a space after each word. */
 bool slice_in_words(slice s, const char *words);
-/* The bytes of the character at s[at]. */
+/* Returns the bytes of the character at s[at]. */
 static inline size_t character_bytes(slice s, size_t at)
 {
   return (size_t)utf8_length(s.text + at, s.bytes - at);
 }
-/* Python's str.isspace. */
+/* As Python's str.isspace. */
 static inline bool is_python_space(int32_t c)
 {
   return (c >= 28 && c <= 31) || is_space(c);
 }
-/* Returns where the characters of `set` after s[at] end, or those before s[end] begin; a `set` without text means
- * Python's spaces. */
+/* slice_skip returns the end of the run of characters of `set` that begins at s[at]. slice_skip_back returns the start
+ * of such a run that ends at s[end]. A `set` without text stands for Python's spaces. */
 size_t slice_skip(slice s, size_t at, slice set);
 size_t slice_skip_back(slice s, size_t end, slice set);
 
 /* ---- memory that is freed as a whole ---- */
 
 typedef struct memory {
-  struct memory_chunk *chunk; /* the newest */
-  size_t bytes, most;         /* of all chunks */
+  struct memory_chunk *chunk; /* the newest chunk */
+  size_t bytes, most;         /* bytes: of all chunks. most: their maximum */
 } memory;
-/* Returns NULL beyond `most`, or without host memory. */
+/* Returns NULL beyond `most`, or if there is no host memory. */
 void *memory_take(memory *m, size_t bytes);
-/* Makes `bytes` bytes at `data`, the newest piece of memory, longer in its place; false: there is no room. */
+/* Extends the newest piece of memory, `bytes` bytes at `data`, without moving it. Returns false if there is no room. */
 bool memory_extend(memory *m, const void *data, size_t bytes, size_t more);
 void memory_free(memory *m);
 
 /* ---- values, as Python has them ---- */
 
 enum value_kind {
-  VALUE_ABSENT, /* an argument that is not given */
+  VALUE_ABSENT, /* an argument that the caller has left out */
   VALUE_UNDEFINED,
   VALUE_NONE,
   VALUE_BOOL,
@@ -63,25 +63,25 @@ enum value_kind {
   VALUE_STRING,
   VALUE_LIST,
   VALUE_TUPLE,
-  VALUE_VIEW,      /* a range, and the keys, values or items of a dictionary: elements without a text */
-  VALUE_GENERATOR, /* a view that can be walked once, and has no length */
+  VALUE_VIEW,      /* a range, or the keys, values or items of a dictionary; has elements, but no text */
+  VALUE_GENERATOR, /* like a view, but can be walked only once and has no length */
   VALUE_DICT,
   VALUE_NAMESPACE,
   VALUE_MACRO,
-  VALUE_FUNCTION, /* or a method with its object */
+  VALUE_FUNCTION, /* a function, or a method with its object */
   VALUE_LOOP,
   VALUE_KINDS
 };
 
 typedef struct value {
   uint8_t kind;
-  bool safe; /* of a string: a result of the filter safe, which Python's operations treat differently */
+  bool safe; /* of a string: result of the filter `safe`; Python's operations treat it differently */
   union {
-    int64_t integer; /* of VALUE_BOOL too */
+    int64_t integer; /* also for VALUE_BOOL */
     double real;
-    slice text;                /* of VALUE_UNDEFINED: its name */
-    struct sequence *sequence; /* of VALUE_LIST to VALUE_GENERATOR */
-    struct dict *dict;         /* of VALUE_NAMESPACE too */
+    slice text;                /* for VALUE_UNDEFINED, its name */
+    struct sequence *sequence; /* for VALUE_LIST to VALUE_GENERATOR */
+    struct dict *dict;         /* also for VALUE_NAMESPACE */
     struct macro *macro;
     struct bound *function;
     struct loop *loop;
@@ -89,13 +89,13 @@ typedef struct value {
 } value;
 
 typedef struct sequence {
-  bool walked; /* of a generator */
+  bool walked; /* a generator that has been walked */
   size_t count, room;
   value *item;
 } sequence;
 
 typedef struct dict {
-  sequence key, item; /* in pairs */
+  sequence key, item; /* item[i] belongs to key[i] */
 } dict;
 
 /* ---- the program ---- */
@@ -114,7 +114,7 @@ enum node_kind {
   NODE_CONST,
   NODE_NAME,  /* name; as a parameter a: default */
   NODE_FIELD, /* name, text: a namespace and its member, as a target */
-  NODE_LIST,  /* a: elements, by next; so in all lists */
+  NODE_LIST,  /* a: the elements, linked by `next`, as in all lists */
   NODE_TUPLE,
   NODE_DICT,      /* a: key, value, key, value ... */
   NODE_ATTRIBUTE, /* a, text */
@@ -130,29 +130,29 @@ enum node_kind {
   NODE_KINDS
 };
 
-/* An operator is its first two characters, the first in the lowest byte. */
+/* An operator is a number made from its first two characters; the first one is in the lowest byte. */
 #define OP2(x, y) ((x) | (y) << 8)
 enum { OP_AND = OP2('a', 'n'), OP_OR = OP2('o', 'r'), OP_IN = OP2('i', 'n'), OP_NOT_IN = OP2('n', 'o') };
 
 typedef struct node {
   uint8_t kind;
-  int32_t op, name; /* name: a number in template.name */
-  size_t at;        /* byte of the template */
+  int32_t op, name; /* name: the index of a name in template.name */
+  size_t at;        /* position in the template, in bytes */
   slice text;
   struct node *a, *b, *c, *d, *e, *next;
   const struct builtin *builtin;
   value constant;
 } node;
 
-#define NAMES_MAX 4096 /* different names of variables in a template */
+#define NAMES_MAX 4096 /* maximum number of different variable names in a template */
 
 struct template
 {
   char *title;
   memory memory;
-  slice source; /* with "\n" as the end of each line */
+  slice source; /* the text, with "\n" as the end of each line */
   slice *name;
-  int32_t name_count, loop; /* loop: the number of this name, or -1 */
+  int32_t name_count, loop; /* loop: the number of the name "loop", or -1 */
   node *body;
   bool generates;
 };
@@ -169,14 +169,14 @@ enum token_kind {
   TOKEN_FLOAT
 };
 typedef struct token {
-  int32_t kind; /* or an operator */
+  int32_t kind; /* or an operator (OP_...) */
   size_t at;
-  slice text; /* of a string: decoded */
+  slice text; /* the text; of a string, without escapes */
 } token;
-/* template_scan.c: cuts the source into tokens; the last is TOKEN_END. The caller frees *out's data. */
+/* template_scan.c: cuts the source into tokens; the last one is TOKEN_END. The caller frees the data of *out. */
 brim_status template_scan(template *t, buffer *out);
 
-/* Fails with the template's name and the place. */
+/* Fails with a message that has the template's name and the place. */
 brim_status template_fail(const template *t, size_t at, const char *format, ...) BRIM_PRINTF(3, 4);
 brim_status template_no_memory(const template *t);
 
@@ -207,8 +207,8 @@ typedef struct run {
   memory memory;
   buffer out;
   scope *scope;
-  const node *at; /* for messages */
-  bool in_filter; /* evaluates the filter of a loop */
+  const node *at; /* the current node, for messages */
+  bool in_filter; /* the filter of a loop is being evaluated */
   int64_t clock;
   size_t steps;
   int32_t depth;
@@ -218,9 +218,9 @@ typedef struct run {
 
 brim_status run_fail(const run *r, const char *format, ...) BRIM_PRINTF(2, 3);
 brim_status run_no_memory(const run *r);
-/* Counts work; fails beyond the limit. */
+/* Counts steps, and fails beyond the limit. */
 brim_status run_steps(run *r, size_t count);
-/* Enters a level of recursion; leave with run_leave, if it succeeded or not. */
+/* Enters a level of recursion. Call run_leave afterwards, even if this fails. */
 brim_status run_enter(run *r);
 static inline void run_leave(run *r)
 {
@@ -264,49 +264,49 @@ static inline bool value_is_list(const value *v)
 {
   return v->kind == VALUE_LIST || v->kind == VALUE_TUPLE;
 }
-const char *value_type(const value *v); /* Python's name */
+const char *value_type(const value *v); /* returns Python's name of the type */
 bool value_true(const value *v);
-/* Fails for integers that a double does not represent. */
+/* Fails for integers that a double cannot represent. */
 brim_status value_as_real(run *r, const value *v, double *out);
 brim_status value_copy(run *r, const char *text, size_t bytes, value *out);
-/* The text that the output has from byte `from`, which is removed from it. */
+/* Removes the text from byte `from` on from the output, and returns it as a value. */
 brim_status value_take_output(run *r, size_t from, value *out);
 brim_status value_sequence(run *r, enum value_kind kind, value *out);
 brim_status value_push(run *r, sequence *s, value item);
 brim_status value_dict(run *r, value *out);
 brim_status value_put(run *r, dict *d, value key, value item);
-brim_status value_find(run *r, const dict *d, const value *key, const value **out); /* *out NULL: no such key */
+/* *out is NULL if there is no such key. */
+brim_status value_find(run *r, const dict *d, const value *key, const value **out);
 brim_status value_equal(run *r, const value *a, const value *b, bool *out);
-/* *out: below, equal to or above 0 if a is below, equal to or above b. */
+/* Compares two values. *out is below, equal to or above 0 if a is below, equal to or above b. */
 brim_status value_order(run *r, const value *a, const value *b, int *out);
 brim_status value_contains(run *r, const value *item, const value *in, bool *out);
-/* The elements in order: of strings characters, of dicts keys; walks a generator. */
+/* Returns the elements in order: characters of a string, keys of a dictionary. Walks a generator. */
 brim_status value_elements(run *r, const value *v, sequence **out);
-brim_status value_slice_of(run *r, const value *v, const value *limit, value *out); /* limit[3]: first, end, step */
+brim_status value_slice_of(run *r, const value *v, const value *limit, value *out); /* limit: start, end and step */
 brim_status value_json(run *r, const json_t *json, value *out);
 size_t value_characters(slice text);
 
-/* template_print.c: texts of values are appended to the output. */
+/* template_print.c: these functions append the texts of values to the output. */
 brim_status print_text(run *r, const value *v);
 brim_status print_bytes(run *r, slice s);
 brim_status value_to_string(run *r, const value *v, value *out);
-/* indent: spaces of a level, negative: everything in one line. */
+/* indent: spaces per level; negative: everything in one line. */
 brim_status print_json(run *r, const value *v, int64_t indent);
 enum case_kind { CASE_LOWER, CASE_UPPER, CASE_CAPITALIZE };
 brim_status print_case(run *r, slice s, enum case_kind kind);
 
-/* template_library.c and template_methods.c: filters, tests, functions and methods. Arguments that are not given are
- * VALUE_ABSENT. */
+/* template_library.c and template_methods.c: filters, tests, functions and methods. Arguments that the caller leaves
+ * out are VALUE_ABSENT. */
 typedef struct builtin builtin;
 typedef brim_status (*builtin_fn)(run *r, const builtin *b, const value *self, const value *arg, value *out);
 struct builtin {
   const char *name;
-  builtin_fn call; /* NULL: refused */
-  const char
-      *parameters; /* names with a space after each; NULL: any, and `self` is the dictionary of these arguments */
-  int32_t least;   /* parameters that must be given */
-  int32_t detail;  /* distinguishes the builtins of a function */
-  uint8_t type;    /* of a method's object */
+  builtin_fn call;        /* NULL: refused */
+  const char *parameters; /* names, with a space after each; NULL: any arguments, and `self` is a dictionary of them */
+  int32_t least;          /* number of parameters that the caller must give */
+  int32_t detail;         /* distinguishes the builtins that share a C function */
+  uint8_t type;           /* for a method, the kind of its object */
 };
 typedef struct bound {
   const builtin *builtin;
@@ -325,10 +325,10 @@ enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 const builtin *library_filter(slice name);
 const builtin *library_test(slice name);
 const builtin *library_function(slice name);
-/* Calls with the arguments at `given`; those after them are VALUE_ABSENT. */
+/* Calls a builtin with the arguments at `given`. The arguments after them are VALUE_ABSENT. */
 brim_status library_call(run *r, const builtin *b, const value *self, const value *given, size_t count, value *out);
 brim_status library_want(run *r, const value *v, enum value_kind kind, const char *what);
-/* An attribute: o.name, or o[name]. */
+/* Get an attribute: o.name or o[name]. */
 brim_status library_attribute(run *r, const value *o, slice name, value *out);
 brim_status library_item(run *r, const value *o, const value *key, value *out);
 brim_status library_replace(run *r, slice s, slice from, slice to, value *out);

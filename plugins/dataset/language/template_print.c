@@ -20,7 +20,7 @@ static brim_status print_word(run *r, const char *word)
 }
 
 #define NUMBER_ROOM 64
-/* The shortest digits that mean the number, as Python's repr writes them. */
+/* Prints the shortest digits that give the same number when read, as Python's repr does. */
 static brim_status print_float(run *r, double d)
 {
   char digits[NUMBER_ROOM], text[NUMBER_ROOM];
@@ -48,7 +48,7 @@ static brim_status print_int(run *r, int64_t i)
 
 typedef struct style {
   bool json;
-  int64_t indent; /* spaces of a level; negative: everything in one line */
+  int64_t indent; /* spaces per level; negative: everything in one line */
 } style;
 
 static bool is_printable(int32_t c)
@@ -57,7 +57,7 @@ static bool is_printable(int32_t c)
   return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
 }
 
-/* Returns in `escape` the text that stands for a character, or "" if it stands for itself. */
+/* Writes to `escape` the text that stands for a character, or "" if the character stands for itself. */
 static void find_escape(int32_t c, char quote, bool json, char escape[16])
 {
   static const char from[] = "\\\n\r\t\b\f", to[] = "\\nrtbf";
@@ -100,7 +100,7 @@ static brim_status print_line(run *r, const style *how, int64_t level)
   return BRIM_OK;
 }
 
-/* Writes elements between brackets; with `key` pairs. */
+/* Prints elements between brackets; if there is a `key`, prints pairs. */
 static brim_status print_elements(run *r, const style *how, const sequence *key, const sequence *s, const char *open,
                                   const char *close, int64_t level)
 {
@@ -183,14 +183,16 @@ brim_status value_to_string(run *r, const value *v, value *out)
 
 /* ---- case ---- */
 
-/* Whether the character in upper (or lower) case is several characters, or depends on its neighbours (Unicode's
- * SpecialCasing.txt). The ranges for upper case contain a few other characters too, which are refused as well. */
+/* Returns whether the upper (or lower) case of a character is several characters, or depends on the neighbours
+ * (Unicode's SpecialCasing.txt). The ranges for upper case also contain a few other characters, which are refused
+ * too. */
 static bool is_special(int32_t c, bool upper)
 {
   static const int32_t ranges[][2] = {{0xdf, 0xdf},     {0x149, 0x149},   {0x1f0, 0x1f0},
                                       {0x390, 0x390},   {0x3b0, 0x3b0},   {0x587, 0x587},
                                       {0x1e96, 0x1e9a}, {0x1f50, 0x1ffc}, {0xfb00, 0xfb17}};
-  if (!upper) return c == 0x130 || c == 0x3a3; /* the Turkish I with a dot, and sigma, which may end a word */
+  /* The Turkish I with a dot; sigma, whose lower case differs at the end of a word. */
+  if (!upper) return c == 0x130 || c == 0x3a3;
   for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
     if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
   return false;

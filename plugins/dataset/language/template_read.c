@@ -1,17 +1,17 @@
-/* Reads a template: tokens become a tree, by the grammar of jinja2.parser. See template.h. */
+/* Reads a template: makes a tree from tokens, by the grammar of jinja2.parser. See template.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "brim/host.h"
 #include "template_parts.h"
 
-#define NESTED_MAX 200 /* the most statements and expressions that are nested in the source */
+#define NESTED_MAX 200 /* maximum depth of nested statements and expressions in the source */
 
 typedef struct parser {
   template *t;
   const token *now; /* the last is TOKEN_END */
   int nested, loops, macros;
-  bool in_block; /* in a macro or another block whose text has no place in the output yet */
+  bool in_block; /* in a macro, or in another block whose text is not written at its place */
 } parser;
 
 /* ---- errors ---- */
@@ -96,7 +96,7 @@ static brim_status make(parser *p, enum node_kind kind, size_t at, node **out)
   return BRIM_OK;
 }
 
-/* Puts a node around the expression at *inout. */
+/* Puts a node around the expression *inout. */
 static brim_status wrap(parser *p, enum node_kind kind, size_t at, node **inout)
 {
   node *n = NULL;
@@ -106,7 +106,7 @@ static brim_status wrap(parser *p, enum node_kind kind, size_t at, node **inout)
   return BRIM_OK;
 }
 
-/* Makes a node of the name at the current token. */
+/* Makes a node from the name at the current token. */
 static brim_status make_name(parser *p, enum node_kind kind, const char *wanted, node **out)
 {
   template *t = p->t;
@@ -132,7 +132,7 @@ static brim_status enter(parser *p)
 static brim_status read_expression(parser *p, node **out);
 static brim_status read_unary(parser *p, bool with_filter, node **out);
 
-/* Reads items between commas until `close`, and adds them to the list that begins at *out. */
+/* Reads items that are separated by commas until `close`, and adds them to the list that begins at *out. */
 static brim_status read_list(parser *p, int32_t close, const char *wanted, brim_status (*item)(parser *p, node **out),
                              node **out)
 {
@@ -161,7 +161,7 @@ static brim_status read_name(parser *p, node **out)
   return make_name(p, NODE_NAME, "a name", out);
 }
 
-/* Adjacent strings are one string. */
+/* Adjacent strings form one string. */
 static brim_status read_string(parser *p, node **out)
 {
   const token *first = p->now;
@@ -181,7 +181,7 @@ static brim_status read_string(parser *p, node **out)
 static brim_status read_number(parser *p, node **out)
 {
   const token *k = take(p);
-  char text[320]; /* the longest that template_scan takes, and its end */
+  char text[320]; /* room for the longest number that template_scan accepts, and a 0 byte */
   memcpy(text, k->text.text, k->text.bytes);
   text[k->text.bytes] = '\0';
   BRIM_TRY(make(p, NODE_CONST, k->at, out));
@@ -194,7 +194,7 @@ static brim_status read_number(parser *p, node **out)
   return BRIM_OK;
 }
 
-/* Expressions with commas between them make a tuple. */
+/* Expressions separated by commas form a tuple. */
 static brim_status read_tuple(parser *p, node **out)
 {
   const token *k = p->now;
@@ -266,7 +266,7 @@ static brim_status read_arguments(parser *p, node **out)
   return BRIM_OK;
 }
 
-/* A part of a slice, which may be absent. */
+/* Reads one of the parts of a slice, which may be missing. */
 static brim_status read_bound(parser *p, node **out)
 {
   const int32_t kind = p->now->kind;
@@ -313,7 +313,7 @@ static brim_status read_postfix(parser *p, node **inout)
   }
 }
 
-/* A filter after "|", or a test after "is". */
+/* Reads a filter after "|", or a test after "is". */
 static brim_status read_builtin(parser *p, bool is_test, node **inout)
 {
   const token *k = p->now;
@@ -366,7 +366,7 @@ static brim_status read_unary(parser *p, bool with_filter, node **out)
   return status;
 }
 
-/* Levels of operators, the loosest first; all are evaluated from the left. */
+/* The levels of operators; those that bind least come first. Operators of a level are evaluated from left to right. */
 enum { LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_CONCAT, LEVEL_PRODUCT, LEVELS };
 static const char *const operators[LEVELS] = {[LEVEL_OR] = "or ",
                                               [LEVEL_AND] = "and ",
@@ -376,7 +376,7 @@ static const char *const operators[LEVELS] = {[LEVEL_OR] = "or ",
                                               [LEVEL_CONCAT] = "~ ",
                                               [LEVEL_PRODUCT] = "* / // % "};
 
-/* Takes the next token and returns it if it is an operator of this level; otherwise returns 0. */
+/* If the next token is an operator of this level, consumes and returns it. Otherwise returns 0. */
 static int32_t accept_operator(parser *p, int level)
 {
   const token *k = p->now;
@@ -435,18 +435,18 @@ static brim_status read_expression(parser *p, node **out)
 
 /* ---- statements ---- */
 
-/* Reads statements until a tag that begins with one of the words; that word is then the current token. Without words,
- * reads until the end of the template. */
+/* Reads statements up to a tag that begins with one of the words `ends`, which is then the current token. Without
+ * words, reads up to the end of the template. */
 static brim_status read_body(parser *p, const char *ends, node **out);
 
-/* Reads the end of a tag, statements, and a word that ends them. */
+/* Reads the end of a tag, statements, and one of the words that end them. */
 static brim_status read_block(parser *p, const char *ends, node **out)
 {
   BRIM_TRY(expect(p, TOKEN_CLOSE, "'%}'"));
   return read_body(p, ends, out);
 }
 
-/* The same for a body whose text is not written at its place. */
+/* Does the same for a body whose text is not written at its place. */
 static brim_status read_apart(parser *p, const char *ends, node **out)
 {
   const parser before = *p;
@@ -474,7 +474,7 @@ static brim_status read_if(parser *p, node *n)
   return expect_word(p, "endif");
 }
 
-/* A name, or, with `fields`, a member of a namespace. */
+/* Reads a name or, with `fields`, a member of a namespace. */
 static brim_status read_target(parser *p, bool fields, node **out)
 {
   static const char reserved[] = "true True false False none None loop not and or in is if else ";
@@ -615,7 +615,7 @@ static brim_status read_body(parser *p, const char *ends, node **out)
 
 /* ---- the whole ---- */
 
-/* Copies the text with "\n" as the end of each line, without one at the end of the text. */
+/* Copies the text, with "\n" as the end of each line. Drops a line end at the end of the text. */
 static brim_status take_source(template *t, const char *text, size_t bytes)
 {
   char *to = memory_take(&t->memory, bytes + 1);

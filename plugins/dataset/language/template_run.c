@@ -1,4 +1,4 @@
-/* Runs a template: statements write to the output, expressions make values, as Jinja2 does it. See template.h. */
+/* Runs a template as Jinja2 does: statements write to the output, and expressions make values. See template.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ brim_status run_enter(run *r)
 
 /* ---- scopes ---- */
 
-/* A name whose value is VALUE_ABSENT is not in the scope. */
+/* Returns the name's binding in the scope. A name whose value is VALUE_ABSENT is not in the scope. */
 static binding *find_in(const scope *s, int32_t name)
 {
   for (binding *b = s->first; b; b = b->next)
@@ -48,7 +48,7 @@ static binding *find_in(const scope *s, int32_t name)
   return NULL;
 }
 
-/* Empties a scope, whose memory is used again. */
+/* Empties a scope. Its memory is used again. */
 static void clear(scope *s)
 {
   for (binding *b = s->first; b; b = b->next) b->value = value_of(VALUE_ABSENT);
@@ -80,9 +80,9 @@ static brim_status run_body(run *r, const node *n, int *jump);
 
 /* ---- calls ---- */
 
-/* The arguments of a call of a macro, function, filter, test or method. */
+/* The arguments of a call to a macro, function, filter, test or method. */
 typedef struct arguments {
-  slice name[PARAMETERS_MAX]; /* of the parameters */
+  slice name[PARAMETERS_MAX]; /* names of the parameters */
   value value[PARAMETERS_MAX];
   size_t count;
 } arguments;
@@ -94,7 +94,7 @@ static size_t find_parameter(const arguments *to, slice name)
   return i;
 }
 
-/* Evaluates arguments into the places of the parameters. */
+/* Evaluates arguments and puts each at the place of its parameter. */
 static brim_status place_arguments(run *r, const node *given, arguments *to)
 {
   for (size_t i = 0; i < to->count; i++) to->value[i] = value_of(VALUE_ABSENT);
@@ -112,7 +112,7 @@ static brim_status place_arguments(run *r, const node *given, arguments *to)
   return BRIM_OK;
 }
 
-/* Makes a dictionary of arguments of any name. */
+/* Makes a dictionary of arguments with arbitrary names. */
 static brim_status collect_arguments(run *r, const node *given, value *out)
 {
   BRIM_TRY(value_dict(r, out));
@@ -156,7 +156,7 @@ static brim_status call_macro(run *r, const macro *m, const node *given, value *
   const node *p = m->node->a;
   for (size_t i = 0; p; i++, p = p->next) BRIM_TRY(bind(r, inner, p->name, to.value[i]));
   p = m->node->a;
-  for (size_t i = 0; p; i++, p = p->next) { /* a default may use the other parameters */
+  for (size_t i = 0; p; i++, p = p->next) { /* the default value may use the other parameters */
     value v = value_undefined(p->text);
     if (to.value[i].kind != VALUE_ABSENT) continue;
     if (p->a) BRIM_TRY(eval(r, p->a, &v));
@@ -195,7 +195,7 @@ static brim_status bad_operands(run *r, const value *a, const value *b, int op)
   return run_fail(r, "'%s' with '%s' and '%s' is not supported", text, value_type(a), value_type(b));
 }
 
-/* Python rounds quotients down. */
+/* Computes quotients as Python does, which rounds them down. */
 static brim_status whole_numbers(run *r, int64_t a, int64_t b, int op, value *out)
 {
   int64_t result = 0;
@@ -230,7 +230,7 @@ static brim_status numbers(run *r, const value *a, const value *b, int op, value
   return BRIM_OK;
 }
 
-/* Joins texts; a text that grows keeps its place, so that building one takes linear time. */
+/* Joins texts. A text that grows stays where it is, if possible, so that building it takes linear time. */
 static brim_status add_texts(run *r, slice a, slice b, value *out)
 {
   char *to = (char *)(uintptr_t)a.text;
@@ -484,8 +484,8 @@ static STATEMENT(run_if)
   }
 }
 
-/* Keeps the elements for which a loop's filter holds. Jinja filters while the loop runs, which has the same result
- * because a filter that uses a namespace is refused. */
+/* Keeps the elements that a loop's filter accepts. Jinja filters while the loop runs. The result is the same, because a
+ * filter that uses a namespace is refused. */
 static brim_status filter_elements(run *r, const node *n, const sequence *from, sequence **out)
 {
   scope *outer = r->scope;
@@ -506,7 +506,8 @@ static brim_status filter_elements(run *r, const node *n, const sequence *from, 
   return BRIM_OK;
 }
 
-/* *complete: whether an iteration came to its end without break and continue; Jinja's else asks for that. */
+/* Runs a loop. *complete: whether an iteration reached its end without break and continue, which decides about Jinja's
+ * else. */
 static brim_status run_loop(run *r, const node *n, loop *l, bool *complete)
 {
   scope *outer = r->scope;
@@ -551,7 +552,7 @@ static STATEMENT(run_set)
   return assign(r, n->a, &v);
 }
 
-/* Runs a body in a scope of its own. */
+/* Runs a body in its own scope. */
 static brim_status run_inner(run *r, const node *n)
 {
   scope *outer = r->scope;
@@ -608,7 +609,8 @@ static brim_status (*const statements[NODE_KINDS])(run *r, const node *n, int *j
     [NODE_MACRO] = run_macro, [NODE_GENERATION] = run_generation,
     [NODE_BREAK] = run_jump,  [NODE_CONTINUE] = run_jump};
 
-/* *jump: NODE_BREAK or NODE_CONTINUE if the body ends so, else unchanged. */
+/* Runs a body. *jump becomes NODE_BREAK or NODE_CONTINUE if the body ends with one of them; otherwise it does not
+ * change. */
 static brim_status run_body(run *r, const node *n, int *jump)
 {
   BRIM_TRY(run_enter(r));

@@ -1,6 +1,6 @@
-/* Cuts a template into tokens, as jinja2.lexer does with trim_blocks and lstrip_blocks: the first newline after a block
- * or comment belongs to it, and so do spaces before it if nothing else precedes it in its line. See template_parts.h.
- */
+/* Cuts a template into tokens, as jinja2.lexer does with trim_blocks and lstrip_blocks. The first newline after a block
+ * or comment belongs to it. Spaces before it also belong to it, if nothing else precedes it in its line. See
+ * template_parts.h. */
 #include <stdlib.h>
 
 #include "template_parts.h"
@@ -11,7 +11,7 @@ typedef struct scanner {
   template *t;
   slice s;
   size_t at;
-  bool at_line; /* the last match ended in a newline; true at first */
+  bool at_line; /* the last match ended with a newline; true at the beginning */
   char bracket[BRACKETS_MAX];
   size_t brackets;
   buffer *out; /* tokens */
@@ -41,8 +41,8 @@ static slice part(const scanner *c, size_t from, size_t to)
 
 static const slice spaces = {NULL, 0};
 
-/* Returns the end of a tag's end such as "-%}" at `at`, with the white space that it trims; 0: no tag ends there.
- * `trims`: a newline after it belongs to it. */
+/* If a tag ends at `at`, for instance with "-%}", returns the place after the tag and the white space that it trims;
+ * otherwise 0. `trims`: a newline after the tag belongs to it. */
 static size_t tag_end(const scanner *c, size_t at, const char *end, bool trims)
 {
   if (has(c, at, "-") && has(c, at + 1, end)) return slice_skip(c->s, at + 1 + strlen(end), spaces);
@@ -57,8 +57,8 @@ static void move(scanner *c, size_t to)
   c->at_line = to > 0 && c->s.text[to - 1] == '\n';
 }
 
-/* Adds the text from c->at to a tag at `end`. `strips`: the tag has a minus; `lstrips`: it is alone in its line if only
- * spaces precede it. */
+/* Adds the text from c->at up to the tag at `end`. `strips`: the tag has a minus. `lstrips`: spaces before the tag are
+ * dropped if nothing else precedes it in its line. */
 static brim_status add_data(scanner *c, size_t end, bool strips, bool lstrips)
 {
   const size_t first = c->at;
@@ -110,7 +110,8 @@ static size_t skip_digits(const scanner *c, size_t at)
   return at;
 }
 
-/* Digits, and for a float a point with digits, an exponent or both. Numbers after a point are integers: "x.0.1". */
+/* Reads digits. A float also has a point with digits, an exponent, or both. A number after a point is always an
+ * integer: "x.0.1". */
 static brim_status take_number(scanner *c)
 {
   const size_t at = c->at;
@@ -130,7 +131,7 @@ static brim_status take_number(scanner *c)
   return add(c, real ? TOKEN_FLOAT : TOKEN_INT, at, part(c, at, end));
 }
 
-/* Decodes the escape at s[*at]; templates have no others. */
+/* Decodes the escape at s[*at]. Templates have no other escapes. */
 static brim_status unescape(const scanner *c, size_t *at, buffer *out)
 {
   static const char from[] = "\\'\"nrt", to[] = "\\'\"\n\r\t";

@@ -1,4 +1,4 @@
-/* Chat templates that come with brim, for models without one. The marks of {% generation %} are around an answer and
+/* The chat templates that come with brim, for models without a template. Marks {% generation %} enclose an answer and
  * the token that ends it. See template.h. */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 static const struct {
   const char *name, *text;
 } shipped[] = {
-    /* many models since GPT-3.5 */
+    /* used by many models since GPT-3.5 */
     {"chatml", "{%- for message in messages -%}\n"
                "{{- '<|im_start|>' + message.role + '\\n' -}}\n"
                "{%- if message.role == 'assistant' -%}\n"
@@ -17,7 +17,7 @@ static const struct {
                "{%- endif -%}\n"
                "{%- endfor -%}\n"
                "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}\n"},
-    /* Llama 3; https://llama.com/docs/model-cards-and-prompt-formats/meta-llama-3 */
+    /* the format of Llama 3; https://llama.com/docs/model-cards-and-prompt-formats/meta-llama-3 */
     {"llama3", "{{- bos_token -}}\n"
                "{%- for message in messages -%}\n"
                "{{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' -}}\n"
@@ -30,7 +30,7 @@ static const struct {
                "{%- if add_generation_prompt -%}\n"
                "{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}\n"
                "{%- endif -%}\n"},
-    /* for base models, whose only special token ends a text; after Stanford Alpaca */
+    /* for base models, whose only special token ends a text; similar to Stanford Alpaca */
     {"alpaca", "{%- for message in messages -%}\n"
                "{%- if message.role == 'system' -%}\n"
                "{{- message.content + '\\n\\n' -}}\n"

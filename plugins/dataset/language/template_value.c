@@ -1,4 +1,4 @@
-/* Values of templates, and Python's operations on them. See template_parts.h. */
+/* The values of templates, and Python's operations on them. See template_parts.h. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ void *memory_take(memory *m, size_t bytes)
   memory_chunk *c = m->chunk;
   if (bytes > m->most) return NULL;
   if (!c || c->room - ALIGNED(c->used) < bytes || ALIGNED(c->used) > c->room) {
-    size_t room = bytes > CHUNK_BYTES / 2 ? 2 * bytes : CHUNK_BYTES; /* a text may grow in its place */
+    size_t room = bytes > CHUNK_BYTES / 2 ? 2 * bytes : CHUNK_BYTES; /* so that a text may grow without moving */
     if (room > m->most - m->bytes) room = bytes;
     if (room > m->most - m->bytes) return NULL;
     c = brim_try_calloc(1, sizeof *c + room);
@@ -144,7 +144,7 @@ brim_status value_dict(run *r, value *out)
   return BRIM_OK;
 }
 
-/* Returns in *at the place of a key, or the number of pairs. */
+/* Sets *at to the place of a key, or to the number of pairs if the key is missing. */
 static brim_status find_key(run *r, const dict *d, const value *key, size_t *at)
 {
   bool same = false;
@@ -194,7 +194,7 @@ static brim_status json_list(run *r, const json_t *json, value *out)
 static brim_status json_dict(run *r, const json_t *json, value *out)
 {
   BRIM_TRY(value_dict(r, out));
-  json_t *object = (json_t *)(uintptr_t)json; /* jansson's iterators take one that is not const */
+  json_t *object = (json_t *)(uintptr_t)json; /* jansson's iterators need an object that is not const */
   for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at)) {
     value key, item;
     const char *name = json_object_iter_key(at);
@@ -288,7 +288,8 @@ brim_status value_order(run *r, const value *a, const value *b, int *out)
   if (a->kind != VALUE_STRING || b->kind != VALUE_STRING)
     return run_fail(r, "ordering '%s' and '%s' is not supported", value_type(a), value_type(b));
   const size_t shorter = a->text.bytes < b->text.bytes ? a->text.bytes : b->text.bytes;
-  *out = shorter ? memcmp(a->text.text, b->text.text, shorter) : 0; /* UTF-8 has the order of characters */
+  /* The order of UTF-8 bytes is the order of the characters. */
+  *out = shorter ? memcmp(a->text.text, b->text.text, shorter) : 0;
   if (*out == 0) *out = a->text.bytes < b->text.bytes ? -1 : a->text.bytes > b->text.bytes;
   return BRIM_OK;
 }
@@ -394,7 +395,7 @@ brim_status value_elements(run *r, const value *v, sequence **out)
 
 /* ---- slices ---- */
 
-/* Reads a bound of a slice, between `low` and `high`; negative ones count from the end. */
+/* Reads a bound of a slice, which must lie between `low` and `high`. A negative bound counts from the end. */
 static brim_status slice_bound(run *r, const value *v, int64_t absent, int64_t count, int64_t low, int64_t high,
                                int64_t *out)
 {

@@ -17,7 +17,7 @@ static brim_status read_unknown_token(reading *r, const json_t *model)
   return r->t->unknown >= 0 ? BRIM_OK : read_fail(r, "model", "\"unk_token\" is not in the vocabulary");
 }
 
-/* Refuses an option that is set: neither null, false, zero nor empty. */
+/* Refuses an option that is set: it must be null, false, zero or empty. */
 static brim_status check_unset(const reading *r, const json_t *model, const char *key)
 {
   const json_t *value = json_object_get(model, key);
@@ -72,7 +72,7 @@ static brim_status read_unigram(reading *r, const json_t *model, scan_sections *
   return BRIM_OK;
 }
 
-/* Files of older versions have no type; a BPE has merges. */
+/* Files of older versions have no type. A model with merges is then BPE. */
 static brim_status read_model(reading *r, scan_sections *parts)
 {
   const json_t *model = json_object_get(r->root, "model");
@@ -87,7 +87,7 @@ static brim_status read_model(reading *r, scan_sections *parts)
 
 static brim_status read_root(reading *r, scan_sections *parts)
 {
-  /* truncation and padding are for batches of samples, which brim makes itself */
+  /* truncation and padding are ignored: they are for batches of samples, which brim makes itself */
   static const char *const keys[] = {"xversion",       "xtruncation",     "xpadding", "xadded_tokens", "xnormalizer",
                                      "xpre_tokenizer", "xpost_processor", "xdecoder", "xmodel",        NULL};
   const json_t *root = r->root;
@@ -142,13 +142,13 @@ static brim_status read_gpt2(reading *r)
 
 /* ---- building ---- */
 
-/* Reads eos_token, a text or an object with "content". */
+/* Reads eos_token, which is a text or an object with "content". */
 static brim_status read_end_of_text(reading *r, const tokenizer_source *config)
 {
   static const char *const usual[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
   tokenizer *t = r->t;
   json_t *root = NULL;
-  /* model_max_length is often 1e30, written as an integer. */
+  /* model_max_length is often 1e30, written as an integer, so integers are read as real numbers. */
   if (config) BRIM_TRY(parse(config, config->bytes, config->count, JSON_DECODE_INT_AS_REAL, &root));
   const json_t *end = json_object_get(root, "eos_token");
   if (json_is_object(end)) end = json_object_get(end, "content");

@@ -1,15 +1,17 @@
-/* Tokenizers of language models, as Hugging Face's library `tokenizers` defines them: the same ids for the same text.
+/* Tokenizers of language models, as Hugging Face's library `tokenizers` defines them: they give the same ids for the
+ * same text.
  *
  * A tokenizer is read from
  *     tokenizer.json                 Hugging Face
- *     vocab.json and merges.txt      Hugging Face, GPT-2's byte-pair encoding
- *     encoder.json and vocab.bpe     OpenAI, the same
- *     a file that ends in .gguf      llama.cpp: the tokenizer in its metadata
+ *     vocab.json and merges.txt      Hugging Face, byte-pair encoding as in GPT-2
+ *     encoder.json and vocab.bpe     OpenAI, the same encoding
+ *     a file that ends in .gguf      llama.cpp; the tokenizer is in its metadata
  * tokenizer_config.json in the same folder names the token that ends a text.
  *
- * Text becomes tokens in the steps of tokenizer.json: added tokens are cut out, the rest is normalized and split into
- * pieces, the model (byte-pair encoding or Unigram) makes each piece's tokens, and a template adds tokens around all.
- * A step, or an option of one, that this library does not know is refused by name with its place in the file. */
+ * Text becomes tokens in the steps of tokenizer.json. Added tokens are cut out. The rest is normalized and split into
+ * pieces. The model (byte-pair encoding or Unigram) makes the tokens of each piece. A template adds tokens before and
+ * after all of them. If this library does not know a step or an option of a step, it refuses the file; the message has
+ * the name and the place. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include <stdbool.h>
@@ -20,10 +22,10 @@
 
 typedef struct tokenizer tokenizer;
 
-/* `path`: a folder, a tokenizer.json, or a GGUF file. In a folder with several kinds of files, tokenizer.json is read
- * if `prefer_json`. ELOAD names the file, the place and the error. */
+/* Opens a tokenizer. `path`: a folder, a tokenizer.json, or a GGUF file. If a folder has several kinds of files and
+ * `prefer_json` is set, tokenizer.json is read. Returns ELOAD with the file, the place and the error. */
 brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out);
-/* The contents of a file; the name is for messages. tokenizer_build is tokenizer_open without reading files:
+/* The contents of a file; the name is used in messages. tokenizer_build is tokenizer_open without reading files:
  * `vocabulary` is a tokenizer.json if `merges` is NULL; `config` is a tokenizer_config.json, or NULL. */
 typedef struct tokenizer_source {
   const char *name, *bytes;
@@ -33,7 +35,7 @@ brim_status tokenizer_build(const tokenizer_source *vocabulary, const tokenizer_
                             const tokenizer_source *config, tokenizer **out);
 void tokenizer_free(tokenizer *t); /* NULL: a no-op */
 
-/* Returns the greatest id plus one: the rows that a model's table of embeddings needs at least. */
+/* Returns the greatest id plus one, which is the minimum number of rows of a model's table of embeddings. */
 int64_t tokenizer_rows(const tokenizer *t);
 /* Returns the id of a token by its text in the vocabulary, or -1. */
 int32_t tokenizer_id(const tokenizer *t, const char *token, size_t bytes);
@@ -52,29 +54,30 @@ uint64_t tokenizer_hash(const tokenizer *t);
 const char *tokenizer_identity(int64_t rows, uint64_t hash, char out[TOKENIZER_IDENTITY_ROOM]);
 
 enum {
-  TOKENIZER_BEGIN = 1, /* add the tokens that the post-processor has before a text */
-  TOKENIZER_END = 2,   /* and after it */
+  TOKENIZER_BEGIN = 1, /* add the tokens that the post-processor puts before a text */
+  TOKENIZER_END = 2,   /* add the tokens that the post-processor puts after a text */
   TOKENIZER_TEMPLATE = TOKENIZER_BEGIN | TOKENIZER_END,
-  TOKENIZER_PLAIN = 4 /* special tokens that are written in the text are ordinary text */
+  TOKENIZER_PLAIN = 4 /* treat special tokens that occur in the text as ordinary text */
 };
 /* Receives the tokens of a text, piece by piece. */
 typedef brim_status (*tokenizer_take_fn)(void *context, const int32_t *tokens, size_t count);
-/* [any thread] ELOAD if the text is not UTF-8, with `name` and the byte: invalid text is never repaired. ENOMEM_HOST;
- * errors of `take`. */
+/* [any thread] Encodes a text. Returns ELOAD with `name` and the byte if the text is not UTF-8 (invalid text is never
+ * repaired), ENOMEM_HOST, or the error of `take`. */
 brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *text, size_t bytes, unsigned flags,
                              tokenizer_take_fn take, void *context);
-/* [any thread] The same into an array of *count tokens; sets *count to their number. ELOAD too if they are more. */
+/* [any thread] Encodes a text into an array of *count tokens, and sets *count to their number. Also returns ELOAD if
+ * there are more tokens. */
 brim_status tokenizer_encode_into(const tokenizer *t, const char *text, size_t bytes, unsigned flags, int32_t *tokens,
                                   size_t *count);
-/* The same as tokenizer_encode for many texts: keeps its memory and the cached tokens of words. For one thread at a
- * time. ENOMEM_HOST. */
+/* Does the same as tokenizer_encode for many texts, but keeps its memory and a cache of the tokens of words. Only one
+ * thread may use an encoder at a time. Returns ENOMEM_HOST if there is no memory. */
 typedef struct tokenizer_encoder tokenizer_encoder;
 brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out);
 brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,
                                   unsigned flags, tokenizer_take_fn take, void *context);
 void tokenizer_encoder_close(tokenizer_encoder *e); /* NULL: a no-op */
 
-/* [any thread] Returns the bytes of a token in the middle of a text, which may be part of a character; 0 bytes for an
- * id that is not in the vocabulary. They live as long as t. */
+/* [any thread] Returns the bytes that a token has in the middle of a text, which may be part of a character; 0 bytes
+ * for an id that is not in the vocabulary. The bytes live as long as t. */
 const char *tokenizer_piece(const tokenizer *t, int32_t id, size_t *bytes);
 #endif

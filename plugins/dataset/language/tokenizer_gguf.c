@@ -1,4 +1,4 @@
-/* Tokenizers in GGUF files. See tokenizer.h. */
+/* Reads tokenizers from GGUF files. See tokenizer.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,7 +12,7 @@ bool tokenizer_is_in_gguf(const char *path)
   return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
 }
 
-/* The metadata are converted to a tokenizer.json, which is then read like any other. */
+/* Converts the metadata to a tokenizer.json, which is then read like any other. */
 brim_status tokenizer_open_gguf(const char *path, tokenizer **out)
 {
   char *text = NULL, *config = NULL;

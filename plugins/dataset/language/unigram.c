@@ -1,7 +1,8 @@
-/* Unigram: the tokens whose scores have the greatest sum (Kudo, "Subword regularization", 2018). See parts.h.
+/* Unigram, which chooses the tokens whose scores have the greatest sum (Kudo, "Subword regularization", 2018). See
+ * parts.h.
  *
- * The best way to each place of the text follows from the best ways to the places before it. Of ways with the same sum
- * the first found wins, as in the library `tokenizers`. */
+ * The best way to each place of the text follows from the best ways to the places before it. Of ways with the same sum,
+ * the first one found wins, as in the library `tokenizers`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static void search(encoder *e, const char *text, size_t bytes)
   size_t length;
   for (size_t at = 0; at < bytes; at += length) {
     const double score = e->node[at].score;
-    bool single = false; /* the character is a token */
+    bool single = false; /* the character itself is a token */
     uint32_t node = 0;
     length = (size_t)utf8_length(text + at, bytes - at);
     for (size_t end = at; end < bytes && (node = trie_next(&t->pieces_of_model, node, (unsigned char)text[end]));) {
@@ -49,8 +50,8 @@ static void search(encoder *e, const char *text, size_t bytes)
   }
 }
 
-/* Writes the tokens of a part before place `room` of e->token, and returns the new place: unknown text has the tokens
- * of its bytes if it can. */
+/* Writes the tokens of a part directly before place `room` of e->token, and returns the new place. Unknown text gets
+ * the tokens of its bytes, if they exist. */
 static size_t add_before(encoder *e, const char *text, size_t bytes, size_t room)
 {
   const tokenizer *t = e->t;

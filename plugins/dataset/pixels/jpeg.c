@@ -1,8 +1,8 @@
-/* JPEG through libjpeg-turbo, Pillow's decoder, with Pillow's settings (accurate integer DCT, fancy upsampling), so the
- * pixels are the same.
+/* JPEG through libjpeg-turbo, which is also Pillow's decoder. It uses Pillow's settings (accurate integer DCT, fancy
+ * upsampling), so the pixels are the same.
  *
- * libjpeg reports fatal errors by longjmp. Each of the two uses has one function with a setjmp, which changes none of
- * its variables after it; all state is in a struct that the caller owns. */
+ * libjpeg reports fatal errors by longjmp. Only decode_guarded has a setjmp, and it changes none of its
+ * variables after it. All state is in a struct that the caller owns. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,9 @@
 
 #include "pixels_parts.h"
 
-#define SEGMENT_BYTES_MAX 65533 /* of a marker, after its length */
-#define SCANS_MAX 500           /* of a progressive file; a file with more is probably made to slow decoders down */
+#define SEGMENT_BYTES_MAX 65533 /* maximum bytes of a marker after its length */
+/* Maximum scans of a progressive file. A file with more is probably made to slow decoders down. */
+#define SCANS_MAX 500
 
 typedef struct decoder {
   struct jpeg_decompress_struct jpeg;
@@ -22,9 +23,9 @@ typedef struct decoder {
   struct jpeg_progress_mgr progress;
   jmp_buf out;
   pixels_input *input;
-  int orientation;                 /* 0 if not known yet */
-  uint8_t *segment;                /* an APP1 marker; NULL before the first one */
-  bool no_memory, ended;           /* ended: no more bytes */
+  int orientation;                 /* 0 if it is not known yet */
+  uint8_t *segment;                /* memory for an APP1 marker; NULL before the first one */
+  bool no_memory, ended;           /* ended: there are no more bytes */
   char what[JMSG_LENGTH_MAX + 32]; /* the error */
   uint8_t window[PIXELS_WINDOW];
 } decoder;
@@ -41,7 +42,7 @@ static _Noreturn void give_up(j_common_ptr jpeg)
   longjmp(d->out, 1);
 }
 
-/* Warnings (level -1) report invalid data. Those about data that is not decoded are ignored. */
+/* Warnings (level -1) report invalid data. This function ignores warnings about data that is not decoded. */
 static void on_message(j_common_ptr jpeg, int level)
 {
   const int code = jpeg->err->msg_code;
@@ -75,7 +76,7 @@ static boolean fill_window(j_decompress_ptr jpeg)
 {
   decoder *d = jpeg->client_data;
   const size_t n = pixels_input_read(d->input, d->window, sizeof d->window);
-  if (n == 0) { /* insert an end marker, which some files lack; the decoder reports data missing before it */
+  if (n == 0) { /* inserts an end marker, which some files lack; the decoder reports data that is missing before it */
     d->window[0] = 0xFF;
     d->window[1] = JPEG_EOI;
     d->ended = true;
@@ -104,8 +105,8 @@ static uint8_t next_byte(decoder *d)
   return *d->source.next_input_byte++;
 }
 
-/* Reads an APP1 marker, which may be EXIF's. All use the same memory; jpeg_save_markers would keep all APP1 markers,
- * and a file can have any number. */
+/* Reads an APP1 marker, which may have EXIF data. All APP1 markers use the same memory. jpeg_save_markers would keep
+ * all of them, and a file can have any number. */
 static boolean read_app1(j_decompress_ptr jpeg)
 {
   decoder *d = jpeg->client_data;
@@ -157,7 +158,7 @@ static uint64_t rounded_up(uint64_t count, int unit)
   return (count + (uint64_t)unit - 1) / (uint64_t)unit * (uint64_t)unit;
 }
 
-/* Returns the bytes that jdcoefct.c allocates. */
+/* Returns how many bytes jdcoefct.c allocates. */
 static uint64_t coefficient_bytes(decoder *d)
 {
   uint64_t blocks = 0;
@@ -177,7 +178,7 @@ static void set_header(decoder *d, pixels_header *out)
 
 /* ---- Pixels ---- */
 
-/* Chooses the largest reduction that leaves `needed` pixels on the shorter side. */
+/* Chooses the largest reduction for which the shorter side keeps `needed` pixels. */
 static void choose_scale(decoder *d)
 {
   const int64_t needed = d->input->options->side_needed;
@@ -188,13 +189,13 @@ static void choose_scale(decoder *d)
     d->jpeg.scale_denom *= 2;
 }
 
-static uint8_t times(int a, int b) /* a * b / 255, rounded */
+static uint8_t times(int a, int b) /* returns a * b / 255, rounded */
 {
   const int x = a * b + 128;
   return (uint8_t)(((x >> 8) + x) >> 8);
 }
 
-/* Adobe's files store inverted ink, 255 for none; like Pillow, treat every file as Adobe's. */
+/* Adobe's files store inverted ink: 255 is no ink. Like Pillow, this treats every file as one of Adobe's. */
 static void ink_to_light(const uint8_t *ink, uint8_t *out)
 {
   for (int c = 0; c < 3; c++) out[c] = (uint8_t)(ink[3] - times(255 - ink[c], ink[3]));
@@ -247,7 +248,7 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
   return BRIM_OK;
 }
 
-/* No local variable changes between setjmp and longjmp. */
+/* Local variables do not change between setjmp and longjmp. */
 static brim_status decode_guarded(decoder *d, pixels_header *header, brim_picture *picture)
 {
   if (setjmp(d->out)) return d->no_memory ? pixels_no_memory(d->input) : pixels_fail(d->input, d->what);

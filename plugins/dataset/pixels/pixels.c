@@ -1,4 +1,4 @@
-/* The common parts of all formats: reading, detection, limits, EXIF. */
+/* The common parts of all formats: reading, detection of the format, limits and EXIF. */
 #include "pixels.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ brim_status pixels_check_size(const pixels_input *in, int64_t rows, int64_t colu
 
 pixels_turn pixels_turn_of(int orientation, int64_t rows, int64_t columns)
 {
-  /* for each orientation: transpose, then mirror left to right, then top to bottom */
+  /* for each orientation: transposes, then mirrors left to right, then top to bottom */
   static const struct {
     bool transposed, mirrored, upside_down;
   } turns[9] = {{0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 1, 1}, {0, 0, 1}, {1, 0, 0}, {1, 1, 0}, {1, 1, 1}, {1, 0, 1}};
@@ -94,7 +94,8 @@ static uint32_t number(const uint8_t *p, int bytes, bool little)
   return x;
 }
 
-/* "Exif", a TIFF header, and the first directory's entries of 12 bytes: tag, type, count, value. */
+/* A segment has "Exif", a TIFF header, and the entries of the first directory. An entry has 12 bytes: tag, type, count,
+ * value. */
 int pixels_exif_orientation(const uint8_t *segment, size_t bytes)
 {
   if (bytes < 14 || memcmp(segment, "Exif\0\0", 6) != 0) return 0;

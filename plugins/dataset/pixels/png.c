@@ -1,4 +1,5 @@
-/* PNG through libpng, which also reports errors by longjmp; as in jpeg.c, all state is in a struct of the caller's. */
+/* PNG through libpng, which also reports errors by longjmp. As in jpeg.c, all state is in a struct that the caller
+ * owns. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -56,7 +57,7 @@ static void read_bytes(png_structp png, png_bytep out, size_t count)
   }
 }
 
-/* Converts every kind to rows of RGB. Like Pillow's convert("RGB"), drops alpha and ignores gamma. */
+/* Converts every kind of picture to rows of RGB. Like Pillow's convert("RGB"), it drops alpha and ignores gamma. */
 static int set_transforms(decoder *d)
 {
   const int type = png_get_color_type(d->png, d->info);
@@ -89,8 +90,8 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
 {
   png_set_read_fn(d->png, d, read_bytes);
   png_set_user_limits(d->png, SIDE_MAX, SIDE_MAX);
-  /* Keep only pixels, a palette and its alpha. libpng would hold other chunks in memory in spite of
-   * png_set_chunk_malloc_max (1.6.39 only warns), and reads some of them byte by byte. */
+  /* Keeps only pixels, a palette and its alpha. Otherwise libpng would store other chunks in spite of
+   * png_set_chunk_malloc_max (version 1.6.39 only warns), and would read some of them byte by byte. */
   png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
   png_set_crc_action(d->png, PNG_CRC_DEFAULT, PNG_CRC_QUIET_USE);
   png_read_info(d->png, d->info);

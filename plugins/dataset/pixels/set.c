@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #define NAME_ROOM 4096
-#define ESTIMATED 64 /* pictures of a split that is not open, from which sizes are estimated */
-#define NAMED_MAX 5  /* damaged files that messages name */
+#define ESTIMATED 64 /* pictures from which the sizes of a split are estimated if it is not open */
+#define NAMED_MAX 5  /* maximum damaged files that a message names */
 
 typedef struct item {
-  size_t name; /* offset in the split's names */
+  size_t name; /* offset of the name in the split's names */
   int32_t label;
   pixels_client client;
   pixels_box box;
@@ -28,11 +28,11 @@ typedef struct split {
   item *item;
   int64_t count, room;
   bool opened;
-  int32_t *client;              /* [count]: each picture's client, set when the set is opened; NULL without clients */
-  int64_t pixels_max, side_max; /* of the opened pictures */
-  uint64_t decoding_bytes;      /* the most that decoding one of them takes */
-  char *title;                  /* of a split of new samples; NULL for training and test */
-  atomic_int reported;          /* replacements that were reported */
+  int32_t *client; /* [count]: the client of each picture, set when the split is opened; NULL without clients */
+  int64_t pixels_max, side_max; /* maximum sizes of the opened pictures */
+  uint64_t decoding_bytes;      /* the most memory that decoding one of them takes */
+  char *title;                  /* name of a split of new samples; NULL for training and test */
+  atomic_int reported;          /* number of replacements that were reported */
 } split;
 
 struct pixels_set {
@@ -46,7 +46,7 @@ struct pixels_set {
 
 /* ---- Lists ---- */
 
-/* Makes room for one more item in *at; *room is the present capacity. */
+/* Makes room for one more item in *at. *room is the present capacity. */
 static brim_status grow(void **at, int64_t count, int64_t *room, size_t bytes)
 {
   if (count < *room) return BRIM_OK;
@@ -210,7 +210,7 @@ static void note(char *text, size_t room, int64_t number)
   if (number == NAMED_MAX) snprintf(text + used, room - used, "\n...");
 }
 
-/* Reads all headers, and removes items with bad headers from the list. */
+/* Reads all headers. Removes items with bad headers from the list. */
 static brim_status check_headers(const pixels_set *set, split *s, int64_t *damaged, char *text, size_t room)
 {
   int64_t kept = 0;
@@ -242,7 +242,7 @@ static int by_client(const void *a, const void *b, void *context)
   return order ? order : (x->client.bytes > y->client.bytes) - (x->client.bytes < y->client.bytes);
 }
 
-/* Numbers the clients. Does nothing if the first picture has no client: then no picture has. */
+/* Numbers the clients. If the first picture has no client, no picture has one, and this does nothing. */
 static brim_status number_clients(split *s)
 {
   int32_t number = 0;
@@ -290,7 +290,8 @@ static split *split_of(const pixels_set *set, const char *title)
   return NULL;
 }
 
-/* Lists the dataset's files only for its own splits: they may be missing if other files are read. */
+/* Lists the dataset's files only if one of its own splits is needed, because they may be missing if other files are
+ * read. */
 static brim_status split_find(pixels_set *set, const char *title, split **out)
 {
   *out = split_of(set, title);
@@ -326,7 +327,7 @@ static brim_status set_describe(const void *self, const char *title, brim_datase
 {
   pixels_set *set = (pixels_set *)self;
   split *s, some = {0};
-  const int64_t decoded = set->setup.gray ? PIXELS_CHANNELS : 1; /* gray is made from decoded colours */
+  const int64_t decoded = set->setup.gray ? PIXELS_CHANNELS : 1; /* gray pictures are made from decoded colours */
   BRIM_TRY(split_find(set, title, &s));
   if (!s->opened && s->count > 0) {
     if (set->setup.damaged == PIXELS_SKIP)
@@ -355,7 +356,7 @@ static brim_status set_host_bytes(const void *self, const char *title, uint64_t 
   return BRIM_OK;
 }
 
-/* Clips the box to the picture and moves its pixels to the start. */
+/* Clips the box to the picture, and moves the pixels of the box to the start. */
 static void cut_box(const pixels_box *box, brim_picture *p)
 {
   if (box->columns < 1 || box->rows < 1) return;
@@ -370,7 +371,7 @@ static void cut_box(const pixels_box *box, brim_picture *p)
   p->columns = right - left;
 }
 
-/* Converts in place by ITU-R BT.601 in 16 bits, like Pillow. */
+/* Converts to gray in place by ITU-R BT.601 in 16 bits, as Pillow does. */
 static void make_gray(brim_picture *p)
 {
   const uint8_t *rgb = p->pixels;
@@ -383,7 +384,7 @@ static brim_status decode(const pixels_set *set, const split *s, int64_t i, brim
   char name[NAME_ROOM];
   int fd = -1;
   pixels_options options = set->setup.options;
-  const bool has_box = s->item[i].box.columns > 0; /* in pixels of the whole picture */
+  const bool has_box = s->item[i].box.columns > 0; /* the box is in pixels of the whole picture */
   options.side_needed = options.side_needed > 0 && !has_box ? picture->side_needed : 0;
   BRIM_TRY(file_open(set, s, i, name, &fd));
   pixels_source source = pixels_source_file(fd);
@@ -394,7 +395,7 @@ static brim_status decode(const pixels_set *set, const split *s, int64_t i, brim
   return status;
 }
 
-/* With `skip` reads the first picture from `index` on that can be decoded. */
+/* Reads a picture. With dataset.damaged=skip, reads the first picture from `index` on that can be decoded. */
 static brim_status set_read(const void *self, const char *title, int64_t index, void *values, void *label)
 {
   const pixels_set *set = self;

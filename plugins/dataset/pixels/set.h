@@ -1,18 +1,19 @@
-/* A data set of picture files with a class each: the common part of image_folder, flowers102 and cub200. A plugin lists
- * the files (pixels_setup.list); one table of ops here opens, describes and reads them.
+/* A dataset of picture files that each have a class: the common part of image_folder, flowers102 and cub200. A plugin
+ * lists the files (pixels_setup.list); one table of ops in set.c opens, describes and reads them.
  *
- * Damaged files. Opening a split finds files with bad headers before the first step: it fails, or leaves them out
- * (dataset.damaged=skip) with a warning that counts and names them. Errors after the header show only when the pixels
- * are decoded; then the run ends and names the file, or with `skip` the next undamaged picture of the split, with its
- * own class, replaces it. That depends on the files alone, so the stream of samples is the same for any number of
- * threads and after a resume. Decoding every file before a run would take as long as an epoch. */
+ * Damaged files: opening a split finds files with bad headers before the first step. It fails, or, with
+ * dataset.damaged=skip, leaves them out and warns with their number and names. Errors after the header are found only
+ * when the pixels are decoded. Then the run ends and names the file, or, with `skip`, the next undamaged picture of the
+ * split replaces it, with its own class. The replacement depends on the files alone, so the stream of samples is the
+ * same for any number of threads and after a resume. Decoding every file before a run would take as long as an
+ * epoch. */
 #ifndef BRIM_PIXELS_SET_H
 #define BRIM_PIXELS_SET_H
 #include "pixels.h"
 
 enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
 
-/* Fields of every plugin's parameters, and their rows in its table. */
+/* The fields that every such plugin has in its parameters, and their rows in the table of parameters. */
 #define PIXELS_FIELDS                                                                                                  \
   int32_t damaged;                                                                                                     \
   int64_t max_pixels;                                                                                                  \
@@ -27,19 +28,19 @@ enum pixels_damaged { PIXELS_REFUSE, PIXELS_SKIP };
       BRIM_PARAM(BOOL, S, gray, "false", NULL, "convert images to one gray channel, as Pillow's mode L")
 
 typedef struct pixels_box {
-  int32_t left, top, columns, rows; /* columns == 0: the whole picture */
+  int32_t left, top, columns, rows; /* columns == 0 stands for the whole picture */
 } pixels_box;
 
 typedef struct pixels_set pixels_set;
-enum pixels_split { PIXELS_TRAIN, PIXELS_TEST, PIXELS_FILES }; /* then files of new samples */
+enum pixels_split { PIXELS_TRAIN, PIXELS_TEST, PIXELS_FILES }; /* from PIXELS_FILES on: files of new samples */
 
 typedef struct pixels_setup {
-  const void *params;     /* the plugin's */
-  const char *folder;     /* names of files are relative to it */
+  const void *params;     /* the plugin's parameters */
+  const char *folder;     /* names of files are relative to this folder */
   int32_t damaged;        /* enum pixels_damaged */
   bool gray;              /* samples have one channel */
   pixels_options options; /* side_needed: any number above 0 allows scaled decoding */
-  /* [init] Adds every file and class; called once, before all else. ELOAD. */
+  /* [init] Adds every file and class; called once, before all other functions. Returns ELOAD if that fails. */
   brim_status (*list)(const void *params, pixels_set *set);
 } pixels_setup;
 #define PIXELS_SETUP(p, lister)                                                                                        \
@@ -50,8 +51,8 @@ typedef struct pixels_setup {
 
 brim_status pixels_set_create(const pixels_setup *setup, void **self);
 void pixels_set_destroy(void *self);
-/* [init] For list(). Copies the name. ENOMEM_HOST. `client`: the client's name as a part of `name`, for a set with
- * clients; 0 bytes for none. */
+/* [init] The functions below are for list(). They copy the name, and return ENOMEM_HOST if there is no memory.
+ * `client`: the part of `name` that is the client's name, in a set with clients; otherwise 0 bytes. */
 typedef struct pixels_client {
   uint16_t at, bytes;
 } pixels_client;
@@ -60,10 +61,10 @@ brim_status pixels_set_add(pixels_set *set, enum pixels_split which, const char 
                            const pixels_box *box, pixels_client client);
 int64_t pixels_set_classes(const pixels_set *set);
 int64_t pixels_set_count(const pixels_set *set, enum pixels_split which);
-/* Returns the class with this name among the first `count`, which must be sorted by strcmp, or -1. */
+/* Returns the class with this name among the first `count` classes, which must be sorted by strcmp, or -1. */
 int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t count);
 
-/* Ops of such plugins; their instance is the set. The second table is for plugins whose pictures may have clients,
- * which are numbered in the byte order of their names. */
+/* The ops of such plugins; their instance is the set. The second table is for plugins whose pictures may have clients.
+ * Clients are numbered in the byte order of their names. */
 extern const brim_dataset_ops pixels_set_ops, pixels_set_client_ops;
 #endif

@@ -8,14 +8,14 @@
 
 #define BYTES_MAX (UINT64_C(1) << 40)
 
-/* Streams of BRIM_STREAM_DATA, different from plugin.c's. */
+/* Streams of BRIM_STREAM_DATA that plugin.c does not use. */
 enum { STREAM_SIZE = 32, STREAM_MODEL, STREAM_SAMPLE };
 
-/* Normally distributed numbers of one stream, in order (Box and Muller, 1958). */
+/* A sequence of normally distributed numbers from one stream (Box and Muller, 1958). */
 typedef struct normals {
   uint64_t seed, item;
   uint32_t stream, used;
-  double left; /* the second of a pair */
+  double left; /* the second number of a pair */
 } normals;
 
 static double next_normal(normals *n)
@@ -62,7 +62,7 @@ static double share_of(const leaf_options *o, int64_t client)
   return 50 + exp(4 + 2 * next_normal(&n));
 }
 
-/* Gives each client `least` samples, and its share of the others. */
+/* Gives each client `least` samples, and its share of the rest. */
 static void cut(const leaf_options *o, double all, int64_t count, int64_t least, int64_t *begin)
 {
   double until = 0;
@@ -112,7 +112,7 @@ void leaf_release(leaf *l)
 int64_t leaf_client(const leaf *l, bool test, int64_t index)
 {
   const int64_t *begin = l->begin[test];
-  int64_t low = 0, high = l->options.clients - 1; /* find the last client that begins at or before index */
+  int64_t low = 0, high = l->options.clients - 1; /* finds the last client that begins at or before index */
   while (low < high) {
     const int64_t middle = low + (high - low + 1) / 2;
     if (begin[middle] <= index)

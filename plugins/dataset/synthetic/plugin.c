@@ -1,6 +1,6 @@
 /* Generated data that models can learn, for tests and benchmarks without files.
  *
- * task=class: each class has a mean pattern, each sample is its class's pattern plus noise.
+ * task=class: each class has a pattern, and each sample is the pattern of its class plus noise.
  *
  *     value = pattern(class, element) + noise * n(sample, element)
  *
@@ -8,17 +8,19 @@
  * ranks), so convolutions and pooling preserve it. n has mean 0 and variance 1: the sum of four random bytes, close to
  * normal and bit-identical on every machine. Sample i has class i mod classes.
  *
- * task=values: the targets of a sample are linear functions of it, plus noise.
+ * task=values: the targets of a sample are linear functions of its values, plus noise.
  *
  *     value     = n(sample, element)
  *     target(k) = sum over elements of weight(k, element) * value / sqrt(elements) + noise * n'(sample, k)
  *
- * with weights uniform in [-1, 1]. task=tokens: a Markov chain in which each token has a successor.
+ * with weights uniform in [-1, 1].
  *
- *     token(t+1) = successor(token(t)), or with probability `surprise` any token; the first is random
+ * task=tokens: a Markov chain in which each token has a successor.
+ *
+ *     token(t+1) = successor(token(t)), or with probability `surprise` any token; the first token is random
  *
  * The loss of a perfect model is the chain's entropy. With `clients`, samples belong to clients with different models:
- * see leaf.h. Everything is a function of (seed, split, sample); only the models of clients are stored. */
+ * see leaf.h. All numbers are functions of (seed, split, sample); only the models of clients are stored. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,10 +41,9 @@ typedef struct synthetic {
   double alpha, beta;
 } synthetic;
 
-/* An instance. */
 typedef struct synthetic_set {
   synthetic params;
-  leaf leaf; /* with clients, when a split is open */
+  leaf leaf; /* with clients, made when a split is opened */
 } synthetic_set;
 
 static const brim_param table[] = {
@@ -173,7 +174,7 @@ static brim_status synthetic_client(const void *self, const char *split, int64_t
   return BRIM_OK;
 }
 
-/* Numbers of one stream in order, four from each Philox block. */
+/* A sequence of random numbers from one stream, four from each Philox block. */
 typedef struct numbers {
   uint64_t seed, item;
   uint32_t stream, used;
@@ -204,7 +205,7 @@ static void write_pattern(const synthetic *d, const brim_shape *shape, int64_t c
   }
 }
 
-/* The sum of four bytes has mean 510 and variance 4 * (256^2 - 1) / 12 = 21845. */
+/* Returns normalised noise: the sum of four bytes has mean 510 and variance 4 * (256^2 - 1) / 12 = 21845. */
 static float noise_of(uint32_t x)
 {
   const int32_t sum = (int32_t)((x & 255) + (x >> 8 & 255) + (x >> 16 & 255) + (x >> 24));
@@ -220,7 +221,7 @@ static void add_noise(const synthetic *d, uint32_t stream, int64_t index, int64_
   }
 }
 
-/* Uniform in [-1, 1]. */
+/* Returns a weight that is uniform in [-1, 1]. */
 static double weight_at(const synthetic *d, int64_t target, int64_t element)
 {
   const brim_philox r =
@@ -239,7 +240,7 @@ static void write_targets(const synthetic *d, uint32_t stream, int64_t index, in
   }
 }
 
-/* Returns a whole number below n, from 32 random bits. */
+/* Returns a whole number below n, made from 32 random bits. */
 static int32_t below(uint32_t x, int64_t n)
 {
   return (int32_t)((uint64_t)x * (uint64_t)n >> 32);

@@ -65,8 +65,8 @@ static const char *const split_whats[SPLITS] = {"the training tokens", "the vali
 typedef struct text_dataset {
   const text_params *params;
   tokenizer *vocabulary;   /* NULL if bytes are tokens */
-  token_file text[SPLITS]; /* all tokens of a split's path; unused for a split that is the end of another */
-  windows split[SPLITS];   /* windows of text; part_count is 0 if not open */
+  token_file text[SPLITS]; /* all tokens of a split's path; unused if the split is the end of another split's text */
+  windows split[SPLITS];   /* windows of text; part_count is 0 if the split is not open */
   char byte[BYTES_VOCABULARY];
   char kept[TOKENIZER_IDENTITY_ROOM];
   chat_model chat; /* opened when needed */
@@ -91,7 +91,7 @@ static brim_status split_find(const text_params *p, const char *name, int *out)
   return split_missing(name);
 }
 
-/* Computes the split's part of the text's tokens: [*first, *end). */
+/* Computes which of the text's tokens belong to the split: [*first, *end). */
 static void cut(const text_params *p, int split, int64_t count, int64_t *first, int64_t *end)
 {
   const bool shared = !p->test[0] && split != VALIDATION;
@@ -110,7 +110,8 @@ static windows empty_windows(const text_dataset *d)
                    .separator = d->vocabulary ? tokenizer_end_of_text(d->vocabulary) : -1};
 }
 
-/* GPT-2's "<|endoftext|>" in a text is encoded as ordinary text; special tokens of other models, as themselves. */
+/* With GPT-2's tokens, "<|endoftext|>" in a text is encoded as ordinary text. Special tokens of other models are
+ * encoded as themselves. */
 static unsigned encode_flags(const text_dataset *d)
 {
   return d->params->tokens == TOKENS_HF ? TOKENIZER_TEMPLATE : TOKENIZER_PLAIN;
@@ -121,7 +122,7 @@ static text_source source_of(const text_dataset *d, const text_files *files)
   return (text_source){files, d->vocabulary, encode_flags(d), d->params->cache};
 }
 
-/* ELOAD if the tokens are too few for a sample. */
+/* Returns ELOAD if there are not enough tokens for a sample. */
 static brim_status check_count(const text_dataset *d, int split, const text_files *files, int64_t tokens)
 {
   const windows w = empty_windows(d);
@@ -132,7 +133,7 @@ static brim_status check_count(const text_dataset *d, int split, const text_file
                        d->params->test_fraction);
 }
 
-/* Adds windows over the split's part of all tokens, which the dataset owns. */
+/* Adds windows over the split's part of all tokens. The dataset owns the tokens. */
 static brim_status add_part(const text_dataset *d, int split, const text_files *files, const token_file *all,
                             windows *w)
 {
@@ -144,7 +145,7 @@ static brim_status add_part(const text_dataset *d, int split, const text_files *
   return windows_add(w, &part, files->name[0]);
 }
 
-/* Finds the end of file k among all tokens if it begins at token `first`. */
+/* Finds the end of file k among all tokens. The file begins at token `first`. */
 static brim_status find_end(const text_dataset *d, const text_files *files, size_t k, const token_file *all,
                             int64_t first, int64_t *end)
 {
@@ -162,7 +163,7 @@ static brim_status find_end(const text_dataset *d, const text_files *files, size
       files->name[k], all->count);
 }
 
-/* ELOAD if a file has the token that separates files. */
+/* Returns ELOAD if a file itself contains the token that separates files. */
 static brim_status check_ends(const text_dataset *d, const text_files *files, const token_file *all)
 {
   size_t ends = 0;
@@ -176,7 +177,7 @@ static brim_status check_ends(const text_dataset *d, const text_files *files, co
                    files->count, ends);
 }
 
-/* Adds a part for each file. */
+/* Adds one part for each file. */
 static brim_status add_files(const text_dataset *d, int split, const text_files *files, const token_file *all,
                              windows *w)
 {
@@ -195,7 +196,7 @@ static brim_status add_files(const text_dataset *d, int split, const text_files 
       brim_log(BRIM_LOG_WARN, "'%s' is not a client: %" PRId64 " tokens are too few for a sample of %" PRId64,
                files->name[k], part.count, w->context + 1);
     BRIM_TRY(windows_add(w, &part, files->name[k]));
-    at = end + (d->vocabulary != NULL); /* the end of text before the next file */
+    at = end + (d->vocabulary != NULL); /* skips the end of text before the next file */
   }
   return windows_check(w, split_whats[split]);
 }
@@ -296,7 +297,7 @@ typedef struct text_size {
   bool mapped; /* the tokens are mapped from a file */
 } text_size;
 
-/* Counts the windows of files that are one client each. */
+/* Counts the windows if each file is a client. */
 static void count_files(const text_dataset *d, int split, const text_files *files, text_size *out)
 {
   const windows empty = empty_windows(d);
@@ -308,7 +309,7 @@ static void count_files(const text_dataset *d, int split, const text_files *file
   }
 }
 
-/* Measures a split that is not open; EINVAL if that needs reading the text. */
+/* Measures a split that is not open. Returns EINVAL if that would require reading the text. */
 static brim_status measure_text(const text_dataset *d, int split, text_size *out)
 {
   text_files files;
@@ -361,7 +362,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
   return BRIM_OK;
 }
 
-/* Counts mapped or made tokens, once for the splits that are parts of one text. */
+/* Counts mapped or made tokens. Tokens that several splits share are counted once. */
 static brim_status text_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const text_dataset *d = self;
@@ -438,7 +439,8 @@ static brim_status text_converse(void *self, const char *json, brim_conversation
   return chat_model_converse(&d->chat, json, out);
 }
 
-/* Saves the vocabulary's hash, because ids mean other texts in another vocabulary. Bytes need none. */
+/* Saves a hash of the vocabulary, because in another vocabulary the same ids mean other texts. If bytes are tokens,
+ * there is nothing to save. */
 static brim_status text_keep(void *self, const char **json)
 {
   text_dataset *d = self;

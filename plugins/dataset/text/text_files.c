@@ -1,4 +1,4 @@
-/* Finding the files of a text. See text_files.h. */
+/* Finds the files of a text. See text_files.h. */
 #include "text_files.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
 #include "brim/host.h"
 #include "cache.h"
 
-#define CACHE_VERSION "tokens 2" /* change it when the same text and vocabulary give other tokens */
+#define CACHE_VERSION "tokens 2" /* must change when the same text and vocabulary give other tokens */
 
 /* ---- the cache ---- */
 
@@ -22,10 +22,11 @@ static bool cache_name(const text_source *s, char out[CACHE_NAME_ROOM])
 
 /* ---- making tokens ---- */
 
-/* The destination of tokens: address space for about one token for each byte; pages are used as tokens arrive. */
+/* The destination of tokens. It reserves address space for about one token per byte; pages are allocated as tokens
+ * arrive. */
 typedef struct sink {
   unsigned char *to;
-  size_t room; /* tokens */
+  size_t room; /* in tokens */
   token_file out;
 } sink;
 
@@ -44,7 +45,7 @@ static brim_status sink_open(sink *s, size_t room, int32_t width)
   return BRIM_OK;
 }
 
-/* A normal form or a template may make more tokens than the text has bytes. */
+/* Doubles the room, because a normal form or a template may make more tokens than the text has bytes. */
 static brim_status sink_grow(sink *s)
 {
   void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
@@ -102,7 +103,7 @@ static brim_status make(const text_source *s, token_file *out)
   sink to = {0};
   BRIM_TRY(sink_open(&to, s->files->bytes + s->files->count, text_token_width(s->vocabulary)));
   brim_status status = BRIM_OK;
-  int64_t before = 0; /* tokens before the last text, which may have the end of text itself */
+  int64_t before = 0; /* the tokens before the last text, which may itself end with the end of text */
   for (size_t i = 0; i < s->files->count && status == BRIM_OK; i++) {
     const bool ended = to.out.count > before && (int32_t)token_file_at(&to.out, to.out.count - 1) == end;
     if (i > 0 && end >= 0 && !ended) status = take(&to, &end, 1);
@@ -114,7 +115,7 @@ static brim_status make(const text_source *s, token_file *out)
   return status;
 }
 
-/* Makes the tokens and writes them to the cache, from which they are mapped afterwards. */
+/* Makes the tokens and writes them to the cache. Afterwards they are mapped from there. */
 static brim_status make_and_keep(const text_source *s, const char *name, token_file *out)
 {
   brim_log(BRIM_LOG_INFO, "tokenizing '%s'%s, once", s->files->name[0], s->files->count > 1 ? " and others" : "");
@@ -131,7 +132,7 @@ static brim_status make_and_keep(const text_source *s, const char *name, token_f
   return BRIM_OK;
 }
 
-/* Opens the cached tokens; a damaged file is made again. */
+/* Opens the cached tokens. If the file is damaged, they are made again. */
 static bool cache_open(const text_source *s, const char *name, token_file *out)
 {
   if (access(name, R_OK) != 0 || token_file_open(name, TOKEN_FORMAT_AUTO, out) != BRIM_OK) return false;

@@ -1,7 +1,7 @@
-/* Tokenized text: windows over files of token ids, mapped into memory.
+/* Tokenized text: windows over files of token ids, which are mapped into memory.
  *
- * llm.c (dev/data/NAME.py) and nanoGPT (data/NAME/prepare.py) write such files. Opening a split checks the ids against
- * the vocabulary unless they are too many; then they are checked as they are read. */
+ * llm.c (dev/data/NAME.py) and nanoGPT (data/NAME/prepare.py) write such files. Opening a split checks all ids against
+ * the vocabulary, unless the files are too large; then the ids are checked when they are read. */
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -15,7 +15,7 @@
 #include "windows.h"
 
 #define NAME_ROOM 4096
-#define SCAN_BYTES ((uint64_t)256 << 20) /* of a split whose ids are all checked by open() */
+#define SCAN_BYTES ((uint64_t)256 << 20) /* maximum bytes of a split whose ids open() checks */
 
 typedef struct tokens_params {
   const char *path, *train, *validation, *test;
@@ -47,7 +47,7 @@ static const char *const split_whats[SPLITS] = {"the training tokens", "the vali
 
 typedef struct tokens_dataset {
   const tokens_params *params;
-  windows split[SPLITS]; /* part_count is 0 if not open */
+  windows split[SPLITS]; /* part_count is 0 if the split is not open */
 } tokens_dataset;
 
 /* ---- which files ---- */
@@ -70,7 +70,7 @@ static brim_status split_find(const tokens_params *p, const char *name, int *out
   return *out < SPLITS && pattern_of(p, *out)[0] ? BRIM_OK : split_missing(name);
 }
 
-/* Returns the folder and the pattern of names in it; a pattern may begin with folders. */
+/* Splits a pattern into its folder and the pattern of names in that folder; a pattern may begin with folders. */
 static brim_status folder_of(const tokens_params *p, const char *pattern, char *folder, const char **name)
 {
   const char *slash = strrchr(pattern, '/');
@@ -125,7 +125,8 @@ static brim_status check_files(const tokens_params *p, int split, const char *fo
                    name, folder, split_names[split]);
 }
 
-/* Maps a split's files and reads their headers. ENOTSUP if there is no such split. On failure *w is empty. */
+/* Maps a split's files and reads their headers. Returns ENOTSUP if there is no such split. *w is empty after a
+ * failure. */
 static brim_status map_files(const tokens_params *p, int split, windows *w)
 {
   char folder[NAME_ROOM];
@@ -180,7 +181,7 @@ static brim_status tokens_open(void *self, const char *split)
   return status;
 }
 
-/* Counts windows and bytes, from the files' headers if the split is not open. */
+/* Counts windows and bytes. If the split is not open, uses the files' headers. */
 static brim_status measure(const tokens_dataset *d, const char *split, int64_t *count, uint64_t *bytes)
 {
   windows w;
@@ -206,7 +207,7 @@ static brim_status tokens_describe(const void *self, const char *split, brim_dat
   return measure(d, split, &out->count, &out->mapped_bytes);
 }
 
-/* Counts mapped bytes: pages that were read stay in memory until the system needs it. */
+/* Counts mapped bytes, because pages that were read stay in memory until the system needs it. */
 static brim_status tokens_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   int64_t count = 0;

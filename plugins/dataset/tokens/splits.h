@@ -8,7 +8,7 @@
 enum { TRAIN, VALIDATION, TEST, SPLITS };
 static const char *const split_names[SPLITS] = {"train", "validation", "test"};
 
-/* Returns SPLITS for a name that is not one of them. */
+/* Returns SPLITS if there is no split with this name. */
 static inline int split_by_name(const char *name)
 {
   int split = 0;

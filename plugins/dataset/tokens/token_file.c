@@ -1,4 +1,4 @@
-/* Mapping files of tokens. See token_file.h. */
+/* Maps files of tokens. See token_file.h. */
 #include "token_file.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ void token_file_header(unsigned char out[TOKEN_HEADER_BYTES], int64_t count, int
   put_word(out, 2, (uint32_t)count);
 }
 
-/* Returns the header that a file begins with, or HEADERS if none. */
+/* Returns the kind of header at the start of a file, or HEADERS if it has no header. */
 static size_t header_of(const unsigned char *bytes, size_t count)
 {
   size_t h = 0;
@@ -66,7 +66,7 @@ static brim_status read_header(const char *name, const unsigned char *bytes, siz
   return BRIM_OK;
 }
 
-/* Determines the format and the tokens of a file's bytes. */
+/* Determines the format and the tokens from a file's bytes. */
 static brim_status understand(const char *name, const unsigned char *bytes, size_t size, enum token_format format,
                               token_file *out)
 {
@@ -111,7 +111,8 @@ brim_status token_file_map(int fd, const char *name, enum token_format format, t
 brim_status token_file_open(const char *path, enum token_format format, token_file *out)
 {
   *out = (token_file){0};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe's other end */
+  /* O_NONBLOCK: if the file is a pipe, open() does not wait for its other end. */
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
   const brim_status status = token_file_map(fd, path, format, out);
   close(fd);
@@ -124,7 +125,7 @@ void token_file_close(token_file *file)
   *file = (token_file){0};
 }
 
-/* Returns the greatest of `n` tokens from `from` on; the loop has no branch, so it vectorises. */
+/* Returns the greatest of `n` tokens from `from` on. The loop has no branch, so that compilers vectorise it. */
 static uint32_t greatest(const token_file *f, int64_t from, int64_t n)
 {
   uint32_t most = 0;

@@ -1,10 +1,10 @@
-/* A file of token ids, mapped into memory: as llm.c and nanoGPT write them (github.com/karpathy).
+/* A file of token ids, mapped into memory. llm.c and nanoGPT (github.com/karpathy) write such files:
  *
  *     llm.c      a header of 256 little-endian int32: 20240520, version 1, number of tokens; then uint16
- *                of Llama 3's tokens: 20240801, version 7, number of tokens; then uint32
+ *                for Llama 3's tokens: 20240801, version 7, number of tokens; then uint32
  *     raw        only tokens, uint16 or uint32, little-endian, as numpy's tofile writes them
  *
- * The header is not trusted: its number must agree with the file's size. */
+ * The header is not trusted: its number of tokens must agree with the file's size. */
 #ifndef TOKEN_FILE_H
 #define TOKEN_FILE_H
 #include <stddef.h>
@@ -15,26 +15,26 @@
 enum token_format { TOKEN_FORMAT_AUTO, TOKEN_FORMAT_U16, TOKEN_FORMAT_U32, TOKEN_FORMAT_BYTES };
 
 #define TOKEN_HEADER_BYTES 1024
-#define TOKEN_COUNT_MAX INT32_MAX /* the most that a header can hold */
+#define TOKEN_COUNT_MAX INT32_MAX /* the maximum number that a header can hold */
 
 typedef struct token_file {
-  const void *map; /* the whole file; NULL if empty or not open */
+  const void *map; /* the whole file; NULL if it is empty or not open */
   size_t map_bytes;
-  const unsigned char *tokens; /* in the map, little-endian */
+  const unsigned char *tokens; /* the tokens in the map, little-endian */
   int64_t count;
-  int32_t width; /* bytes of a token: 1, 2 or 4 */
+  int32_t width; /* bytes per token: 1, 2 or 4 */
 } token_file;
 
-/* Maps a file. `format`: the format of raw tokens; auto means uint16 unless there is a header; bytes means bytes in any
- * case. ELOAD describes the error in the file. On failure *out is empty. */
+/* Maps a file. `format` is the format of raw tokens; `auto` means uint16 unless there is a header, and `bytes` means
+ * bytes in any case. Returns ELOAD with the error in the file; *out is then empty. */
 brim_status token_file_open(const char *path, enum token_format format, token_file *out);
 void token_file_close(token_file *file); /* no-op if empty */
-/* The same for an open regular file, which the caller closes; `name` is for messages. */
+/* Does the same for an open regular file, which the caller closes. `name` is used in messages. */
 brim_status token_file_map(int fd, const char *name, enum token_format format, token_file *out);
-/* Writes the header of a file of `count` tokens, at most TOKEN_COUNT_MAX, of width 2 or 4. */
+/* Writes the header of a file of `count` tokens (at most TOKEN_COUNT_MAX) of width 2 or 4. */
 void token_file_header(unsigned char out[TOKEN_HEADER_BYTES], int64_t count, int32_t width);
 
-/* Token `i` of a file, in [0, count). */
+/* Returns token `i` of a file, which must be in [0, count). */
 static inline uint32_t token_file_at(const token_file *f, int64_t i)
 {
   const unsigned char *t = f->tokens + i * f->width;

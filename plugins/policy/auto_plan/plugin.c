@@ -1,24 +1,25 @@
-/* For training.batch_size=auto and precision=policy: among the plans that fit, by their exact peaks, chooses the one
- * with the fastest step, by the device profile. Among plans that are equally fast within the noise it prefers the
- * largest micro-batch and fp32. It never changes a batch_size or precision that the user has set. */
+/* For training.batch_size=auto and precision=policy. Among the plans whose exact peaks fit, chooses the one with the
+ * fastest step according to the device profile. Among plans that are equally fast within the noise it prefers the
+ * largest micro-batch and fp32. It never changes a batch_size or a precision that the user has set. */
 #include "brim/brim.h"
 
-#define NOISE 0.02  /* of a predicted time */
-#define LOOKED_AT 6 /* micro-batches of a precision: the largest that fits, the next, then about half of each */
+#define NOISE 0.02 /* relative noise of a predicted time */
+/* Micro-batches tried for a precision: the largest that fits, the next, then about half of each. */
+#define LOOKED_AT 6
 
 typedef struct best {
   brim_plan_figures figures;
-  int64_t micro_batch; /* 0 if none fits */
+  int64_t micro_batch; /* 0 if no plan fits */
   int32_t precision;
 } best;
 
-/* Returns whether this micro-batch of the list may be chosen. */
+/* Returns whether micro-batch i of the list may be chosen. */
 static int is_open(const brim_plan_query *q, size_t i, int64_t below)
 {
   return q->micro_batch[i] < below && (q->batch_size == 0 || q->micro_batch[i] == q->batch_size);
 }
 
-/* Compares a plan with the best so far. Micro-batches come from large to small. */
+/* Compares a plan with the best plan so far. Micro-batches come from large to small. */
 static brim_status look_at(const brim_plan_query *q, size_t i, int32_t precision, uint64_t room, best *b, int *fits)
 {
   brim_plan_figures f = {.size = sizeof f};
@@ -31,7 +32,8 @@ static brim_status look_at(const brim_plan_query *q, size_t i, int32_t precision
   return BRIM_OK;
 }
 
-/* Finds the largest micro-batch that fits by binary search: peaks fall with the micro-batch, nearly always. */
+/* Finds the largest micro-batch that fits, by binary search, because a smaller micro-batch nearly always has a smaller
+ * peak. */
 static brim_status find_largest(const brim_plan_query *q, uint64_t room, size_t *out)
 {
   size_t low = 0, high = q->micro_batch_count;
@@ -53,7 +55,8 @@ static brim_status find_best(const brim_plan_query *q, int32_t precision, int64_
   size_t i = 0;
   int64_t next = INT64_MAX;
   const int as_it_is = precision == q->precision || (q->precision == BRIM_AS_IT_IS && precision == BRIM_TAKE_FP32);
-  if (as_it_is && q->batch_size == 0) BRIM_TRY(find_largest(q, room, &i)); /* `peak` is for that precision */
+  /* q->peak() computes peaks for this precision only. */
+  if (as_it_is && q->batch_size == 0) BRIM_TRY(find_largest(q, room, &i));
   for (int looked = 0; i < q->micro_batch_count && looked < LOOKED_AT; i++) {
     int fits;
     if (!is_open(q, i, below) || q->micro_batch[i] > next) continue;
@@ -72,7 +75,7 @@ static brim_status find(const brim_plan_query *q, int64_t below, uint64_t room, 
   return BRIM_OK;
 }
 
-/* Chooses a plan that fits now or, if the run may wait, a plan that will fit when the device is empty. */
+/* Chooses a plan that fits now. If the run may wait, chooses a plan that will fit when the device is empty. */
 static brim_status choose(const brim_plan_query *q, int64_t below, brim_plan_choice *out)
 {
   static const char *const basis[] = {[BRIM_BASIS_TIMED] = " by the profile",
@@ -98,12 +101,13 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   (void)self;
   const brim_status status = choose(q, INT64_MAX, out);
   if (status != BRIM_ENOTSUP || q->batch_size > 0) return status;
-  out->micro_batch = q->micro_batch[q->micro_batch_count - 1]; /* brim reports the missing memory, or waits for it */
+  /* Brim then reports the missing memory, or waits for it. */
+  out->micro_batch = q->micro_batch[q->micro_batch_count - 1];
   brim_reason(out->reason, "the smallest, and still too large for %s", q->device->name);
   return BRIM_OK;
 }
 
-/* The plan did not get its memory: chooses one that fits now. */
+/* Called if the plan did not get its memory: chooses a plan that fits now. */
 static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   (void)self;

@@ -1,10 +1,10 @@
-/* For clients of one job that share a host: a table gives each client a share of one or more devices. A client uses a
- * device that it has a share of, and no more memory than the share.
+/* For clients of one job that share a host. A table gives each client a share of one or more devices. A client uses
+ * only a device of which it has a share, and no more memory than its share.
  *
  *     policy=capped policy.capped.client=alice
  *     'policy.capped.shares={cuda:0: {alice: 0.4, server: 0.4}, cuda:1: {bob: 8000MB}}'
  *
- * The policy refuses a table whose shares add up to more than a device has. */
+ * The policy refuses a table in which the shares of a device add up to more than its memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,15 +37,15 @@ static void add_to_list(char *list, size_t room, const char *client, uint64_t by
            client);
 }
 
-/* The device's name in the table. A process that was started with a single visible device numbers it 0, and the
- * environment has its number among all. */
+/* Returns the device's name in the table. A process that was started with a single visible device numbers it 0; the
+ * environment has the device's number among all devices. */
 static const char *name_of(const brim_device_query *q, const brim_device_view *d)
 {
   const char *alone = getenv("BRIM_SHARE_DEVICE");
   return q->count == 1 && alone && alone[0] ? alone : d->name;
 }
 
-/* Fails if the shares of a device add up to more than it has. */
+/* Fails if the shares of a device add up to more than its memory. */
 static brim_status check_device(const capped *p, const brim_device_view *d, const char *name)
 {
   uint64_t sum = 0;
@@ -91,7 +91,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   const capped *p = self;
   const char *environment = getenv("CLIENT_ID"), *client = p->client[0] ? p->client : environment ? environment : "";
   const brim_device_view *best = NULL;
-  const char *elsewhere = NULL; /* a device that the client has a share of, but did not ask for */
+  const char *elsewhere = NULL; /* a device of which the client has a share, but which it did not ask for */
   char bytes[32];
   if (p->shares.count == 0 && p->client[0])
     return brim_fail(BRIM_ECONFIG, "policy.capped.client is '%s', but policy.capped.shares is empty", p->client);

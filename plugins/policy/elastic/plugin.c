@@ -1,13 +1,13 @@
 /* Gives memory back while other processes need it, and takes it again when it is free:
  *
- *     a run waits for the device, and a smaller plan of this one would let it start: give back its missing memory
+ *     a run waits for the device, and a smaller plan of this run would let it start: give back its missing memory
  *     less than reserve_mb of the device are free, for any reason:                   give back the missing memory
  *     no run waits, and there has been room for more:                                take it, up to the first plan
  *
- * It first trains fewer clients of a federation at a time; then it uses smaller micro-batches with more accumulation,
- * among those with bit-identical results; then more recompute. It never goes below the floor. To avoid oscillation, a
- * need must last shrink_after_seconds, free memory must last grow_after_seconds, and a change must gain at least
- * min_gain_percent of the plan. */
+ * To use less memory, it first trains fewer clients of a federation at a time. Then it uses smaller micro-batches with
+ * more accumulation, but only those with bit-identical results. Then it uses more recompute. It never goes below the
+ * floor. To avoid oscillation, a need must last shrink_after_seconds, free memory must last grow_after_seconds, and a
+ * change must gain at least min_gain_percent of the plan. */
 #include <stdlib.h>
 
 #include "brim/brim.h"
@@ -30,19 +30,19 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* The memory that the run had and has. */
+/* The memory that the run had at first (had_...) and has now. */
 typedef struct run {
   const elastic *p;
   int has_given;
   int32_t had_lanes;
   int64_t had_batch;
   uint64_t had_bytes;
-  uint64_t before, after;          /* arena before and after the last change; another size was not chosen here */
-  double wanted_since, free_since; /* negative if memory is not wanted, or not free */
-  uint64_t room_bytes;             /* that a plan could have used at every check since free_since */
-  uint64_t most_bytes;             /* the most that it could have used at one of them */
-  uint64_t hopeless_bytes;         /* that cannot be given back; 0 if not tried */
-  uint64_t refused_bytes;          /* that a run waits for, and whose refusal was reported */
+  uint64_t before, after;          /* arena before and after this policy's last change */
+  double wanted_since, free_since; /* negative while memory is not wanted, or is not free */
+  uint64_t room_bytes;             /* the least room at the checks since free_since */
+  uint64_t most_bytes;             /* the room at free_since */
+  uint64_t hopeless_bytes;         /* the least amount that could not be given back; 0 if not tried */
+  uint64_t refused_bytes;          /* the need of a waiting run that was reported as refused */
 } run;
 
 static brim_status create(const void *params, void **self)
@@ -73,7 +73,7 @@ static uint64_t missing(uint64_t wanted, uint64_t there)
 
 /* ---- which plan ---- */
 
-/* Returns whether a micro-batch keeps the results bit-identical and is at most the run's first. */
+/* Returns whether a micro-batch keeps the results bit-identical and is not larger than the run's first one. */
 static int may_take(const run *r, const brim_step_view *v, int64_t batch)
 {
   if (batch == v->micro_batch) return 1;
@@ -91,8 +91,9 @@ static brim_status peak_of(const brim_step_view *v, const brim_step_plan *plan, 
   return v->peak_of(v, plan, peak);
 }
 
-/* Finds a plan of at most `bytes` with the least recompute: the most lanes, and then the largest micro-batch, that fit
- * without more recompute, else the smallest. *peak is the peak of that plan; above `bytes`, or 0, if no plan fits. */
+/* Finds a plan of at most `bytes` with the least recompute. It has the most lanes, and then the largest micro-batch,
+ * that fit without more recompute, or else the smallest ones. *peak is the plan's peak. It is above `bytes`, or 0, if
+ * no plan fits. */
 static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, brim_step_plan *plan, uint64_t *peak)
 {
   int fits = 0;
@@ -129,7 +130,7 @@ static brim_status take(run *r, const brim_step_view *v, const brim_step_plan *p
 
 /* ---- less ---- */
 
-/* Reports, once for each waiting run, that this run cannot make room. */
+/* Reports that this run cannot make room, once for each waiting run. */
 static brim_status refuse(run *r, const brim_step_view *v, const brim_device_view *d, uint64_t wanted, uint64_t least,
                           brim_step_plan *out)
 {
@@ -143,7 +144,8 @@ static brim_status refuse(run *r, const brim_step_view *v, const brim_device_vie
   return BRIM_OK;
 }
 
-/* Gives back at least `wanted` bytes. If a run waits, gives back nothing rather than less, which would not help it. */
+/* Gives back at least `wanted` bytes. If a run waits and less is possible, gives back nothing, because less would not
+ * help that run. */
 static brim_status shrink(run *r, const brim_step_view *v, const brim_device_view *d, uint64_t wanted,
                           brim_step_plan *out)
 {
@@ -181,8 +183,8 @@ static brim_status grow(run *r, const brim_step_view *v, const brim_device_view 
   return take(r, v, &plan, within, peak, out);
 }
 
-/* Whether there is so much more room than before that a larger plan than so far may be possible. More room than the
- * first plan needs is of no use. */
+/* Returns whether there is so much more room than before that a larger plan may be possible. Room beyond the need of
+ * the first plan does not count. */
 static int has_grown(const run *r, const brim_step_view *v, uint64_t room)
 {
   const uint64_t gain = of_percent(r->p->min_gain_percent, v->planned_bytes),
@@ -190,9 +192,9 @@ static int has_grown(const run *r, const brim_step_view *v, uint64_t room)
   return r->most_bytes < most && (room >= r->most_bytes + gain || room >= most);
 }
 
-/* Whether there has been more room for long enough; room_bytes is the least room in that time. The time begins anew
- * when the room grows, because a plan for the smaller room would delay a larger one, but not when room that was lost
- * comes back. */
+/* Returns whether there has been more room for long enough. room_bytes is the least room in that time. The time starts
+ * again if the room grows beyond that at its start (see has_grown), because a plan for the smaller room would delay a
+ * larger one. It does not start again if room that was lost comes back. */
 static int is_free(run *r, const brim_step_view *v, uint64_t room)
 {
   if (v->waiting > 0 || room <= v->planned_bytes) {
@@ -209,8 +211,8 @@ static int is_free(run *r, const brim_step_view *v, uint64_t room)
 
 /* ---- every second ---- */
 
-/* Updates the run's first plan if something other than this policy has changed the plan, for example a lack of memory.
- */
+/* If something other than this policy has changed the plan, for example a lack of memory, makes the present plan the
+ * run's first plan. */
 static void notice(run *r, const brim_step_view *v)
 {
   const int is_own = v->planned_bytes == r->before || v->planned_bytes == r->after;

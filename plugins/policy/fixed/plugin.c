@@ -1,4 +1,4 @@
-/* Uses the configured plan and no other: if it does not get its memory, the run ends. */
+/* Uses the configured plan and no other plan: if it does not get its memory, the run ends. */
 #include "brim/brim.h"
 
 typedef struct fixed {
@@ -14,7 +14,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
 {
   const fixed *p = self;
   out->micro_batch = p->micro_batch ? p->micro_batch : q->batch_size;
-  if (out->micro_batch == 0) return BRIM_ENOTSUP; /* training.batch_size=auto: the next policy decides */
+  if (out->micro_batch == 0) return BRIM_ENOTSUP; /* training.batch_size=auto: another policy must decide */
   brim_reason(out->reason, p->micro_batch ? "from policy.fixed.micro_batch" : "from training.batch_size");
   return BRIM_OK;
 }

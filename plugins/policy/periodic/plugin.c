@@ -1,5 +1,5 @@
-/* Cleans up after a number of rounds, lightly or heavily, and heavily at the end. The core cleans up when memory is
- * short: memory.warn_percent and memory.critical_percent. */
+/* Cleans up after every so many rounds, lightly or heavily, and heavily at the end. The core itself cleans up when
+ * memory is short: see memory.warn_percent and memory.critical_percent. */
 #include "brim/brim.h"
 
 typedef struct periodic {

@@ -5,9 +5,9 @@
  *     a plan that fits but does not get its memory: half the micro-batch, max_retries times
  *     then: another device -> the CPU
  *
- * A device that is a share of the host has a limit that the user has set: the run does not leave it for the CPU. The
- * effective batch stays the same: accumulation grows as the micro-batch shrinks. The queue waits for devices
- * (wait_for_gpu), not this policy. */
+ * If a device is a share of the host, the user has set its limit, so the run does not move from it to the CPU. The
+ * effective batch stays the same: accumulation grows as the micro-batch shrinks. This policy does not wait for devices;
+ * the queue does (wait_for_gpu). */
 #include <string.h>
 
 #include "brim/brim.h"
@@ -21,7 +21,8 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Returns the device other than `but` with the most free memory, among the untried ones with enough, or NULL. */
+/* Returns a device other than `but`: the one with the most free memory, among those that are untried and have enough.
+ * Returns NULL if there is none. */
 static const brim_device_view *find_free(const brim_device_query *q, const brim_device_view *but)
 {
   const brim_device_view *best = NULL;
@@ -52,7 +53,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   const robust *p = self;
   char bytes[32];
   const brim_device_view *best = find_free(q, NULL);
-  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user or the queue decides */
+  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user or the queue chooses */
   if (!best && (!p->allow_cpu || q->device[0].on_host)) return BRIM_ENOTSUP;
   if (best) {
     take_device(q, best, out);
@@ -64,7 +65,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   return BRIM_OK;
 }
 
-/* Returns the largest micro-batch of at most half the present one, or 0. */
+/* Returns the largest micro-batch that is at most half the present one, or 0. */
 static int64_t find_half(const brim_oom *event)
 {
   const brim_plan_query *q = &event->plan;
@@ -73,7 +74,7 @@ static int64_t find_half(const brim_oom *event)
   return 0;
 }
 
-/* Finds the largest smaller micro-batch whose plan fits, or else returns 0. */
+/* Finds the largest smaller micro-batch whose plan fits, or 0. */
 static brim_status find_fitting(const brim_oom *event, int64_t *out, uint64_t *peak)
 {
   const brim_plan_query *q = &event->plan;
@@ -86,7 +87,7 @@ static brim_status find_fitting(const brim_oom *event, int64_t *out, uint64_t *p
   return BRIM_OK;
 }
 
-/* Chooses another micro-batch on the same device; ENOTSUP if none fits. */
+/* Chooses another micro-batch on the same device. Returns ENOTSUP if none fits. */
 static brim_status shrink(const brim_oom *event, const char *device, brim_plan_choice *out)
 {
   const brim_demands *demands = event->plan.demands;

@@ -1,4 +1,4 @@
-/* For volunteers' GPUs of all sizes: chooses model, precision and micro-batch by the memory of the device.
+/* For volunteers' GPUs of all sizes. Chooses model, precision and micro-batch by the memory of the device:
  *
  *     a device of less than small_below_gb:  micro-batch 1, and half precision
  *                 less than medium_below_gb: micro-batch 2
@@ -6,8 +6,8 @@
  *     all devices together less than model_below_gb: small_model instead of the model
  *     out of memory: micro-batch 1 -> half precision -> small_model
  *
- * Accumulation follows from the effective batch: with an effective batch of 8 it is 8 and 4. Precision and model change
- * the results, so the policy chooses them only before the first step. */
+ * Accumulation follows from the effective batch: with an effective batch of 8, micro-batches of 1 and 2 are accumulated
+ * 8 and 4 times. Precision and model change the results, so the policy chooses them only before the first step. */
 #include <string.h>
 
 #include "brim/brim.h"
@@ -29,7 +29,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Returns the smallest micro-batch of the list that is at least `least`, or else the largest. */
+/* Returns the smallest micro-batch of the list that is at least `least`, or else the largest of the list. */
 static int64_t nearest(const brim_plan_query *q, int64_t least)
 {
   size_t i = q->micro_batch_count - 1;
@@ -45,11 +45,12 @@ static brim_status largest_fitting(const brim_plan_query *q, int64_t *out)
     BRIM_TRY(q->peak(q, *out, &peak));
     if (peak <= q->later_bytes) return BRIM_OK;
   }
-  return BRIM_OK; /* the smallest; brim reports the missing memory */
+  return BRIM_OK; /* the smallest; brim then reports the missing memory */
 }
 
-/* Returns the backend's 16-bit precision, or BRIM_AS_IT_IS if it has none or uses it already. CPUs compute in fp32
- * anyway, so there it helps deep models only, and the user must choose it. */
+/* Returns the backend's 16-bit precision, or BRIM_AS_IT_IS if the backend has none or the run uses it already. On CPUs,
+ * 16 bits save memory only in deep models, because the CPU computes in fp32 anyway; so there the user must choose
+ * it. */
 static int32_t half_precision(const brim_plan_query *q)
 {
   if (!q->may_change_variant || q->precision > BRIM_TAKE_FP32 || q->device->on_host) return BRIM_AS_IT_IS;

@@ -1,13 +1,15 @@
-/* Selects equally from all groups (Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling, ICML 2021): similar clients
- * form clusters, and each cluster in turn gives a client, drawn within the cluster in proportion to samples.
+/* Selects equally from all groups (Fraboni, Vidal, Kameni, Lorenzi: Clustered Sampling, ICML 2021). Similar clients
+ * form clusters. The selector takes one client from each cluster in turn, drawn in proportion to samples.
  *
  *     clusters = k-means of x(k), from centres drawn by k-means++ (Arthur, Vassilvitskii, 2007)
- *     x(k)     = shares of the classes in its samples; by=loss: its last loss
+ *     x(k)     = the shares of the classes in the samples of client k; with by=loss its last loss
  *
- * The paper groups by similar updates or by samples; class counts are known from the start. Centres are computed from
- * at most 2,048 random clients, then all clients are assigned. Tasks without classes use losses.
+ * The paper groups clients by similar updates or by samples. This selector uses class counts, because they are known
+ * from the start. Centres are computed from at most 2,048 random clients, then all clients are assigned. Tasks without
+ * classes use losses.
  *
- * With by=labels a client never seen is treated like any other; with by=loss it has the average loss of those seen. */
+ * With by=labels a client never seen is treated like any other; with by=loss it has the average loss of the clients
+ * seen. */
 #include "brim/brim.h"
 
 #define SAMPLE 2048
@@ -30,9 +32,9 @@ typedef struct work {
   int64_t dims, clusters;
   bool by_labels;
   double mean_loss;
-  double *centre, *sum, *size; /* [clusters, dims], likewise, [clusters] */
-  double *distance;            /* [sample] to the nearest centre */
-  brim_best *sample, *best;    /* [SAMPLE]; [clusters, wanted] */
+  double *centre, *sum, *size; /* centre, sum: [clusters, dims]; size: [clusters] */
+  double *distance;            /* for each sampled client, the distance to the nearest centre */
+  brim_best *sample, *best;    /* sample: [SAMPLE]; best: [clusters, wanted] */
   int64_t *held, sampled;      /* [clusters] */
 } work;
 
@@ -75,7 +77,8 @@ static void add_centre(work *w, int64_t client)
   }
 }
 
-/* Draws each further centre in proportion to squared distances; stops early if all samples are on centres. */
+/* Draws the centres after the first one, in proportion to squared distances. Stops early if every sampled client is at
+ * a centre. */
 static void draw_centres(work *w, int64_t clusters)
 {
   add_centre(w, w->sample[0].client);
@@ -93,7 +96,7 @@ static void draw_centres(work *w, int64_t clusters)
   }
 }
 
-/* Lloyd's algorithm; an empty cluster keeps its centre. */
+/* Runs Lloyd's algorithm. An empty cluster keeps its centre. */
 static void move_centres(work *w)
 {
   for (int64_t i = 0; i < w->clusters * w->dims; i++) w->sum[i] = 0;
@@ -108,7 +111,8 @@ static void move_centres(work *w)
       w->centre[c * w->dims + d] = w->sum[c * w->dims + d] / w->size[c];
 }
 
-/* Takes clients from the clusters in turn, beginning with a random cluster, in the order in which they were drawn. */
+/* Takes clients from the clusters in turn, beginning with a random cluster. Each cluster gives its clients in the order
+ * in which they were drawn. */
 static void take_turns(work *w, brim_selection *out)
 {
   const brim_selection_query *q = w->q;

@@ -5,11 +5,12 @@
  *     next = argmax over k of sum over i of max(0, nearest(i) - |update(i) - update(k)|)
  *
  * Distances are computed from sketches of the last updates (BRIM_SKETCH numbers whose inner products approximate those
- * of the updates). As in the paper's version without extra cost, only clients that train send updates; the other
- * updates stay as they were. If more than `pool` clients have been seen, that many random ones represent all.
+ * of the updates). As in the paper's version without extra communication, only clients that train send updates; the
+ * stored updates of the others stay as they are. If more than `pool` clients have been seen, that many random ones
+ * represent all.
  *
  * Clients never seen have no update: they come first, drawn at random, because the paper's algorithm begins with
- * updates of all. A client that was selected but whose update has never arrived comes last. */
+ * updates of all clients. A client that was selected but whose update has never arrived comes last. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -24,10 +25,10 @@ static const brim_param table[] = {
 typedef struct facility {
   int64_t count;
   float *distance; /* [count, count] */
-  float *nearest;  /* [count] distance to the nearest taken */
+  float *nearest;  /* [count]: for each client, the distance to the nearest client taken so far */
 } facility;
 
-/* Several partial sums, so that compilers can vectorise. */
+/* Returns the gain of client k. Several partial sums let compilers vectorise. */
 static double gain(void *context, int64_t k)
 {
   const facility *f = context;
@@ -52,8 +53,8 @@ static void take(void *context, int64_t k)
   for (int64_t i = 0; i < f->count; i++) f->nearest[i] = distance[i] < f->nearest[i] ? distance[i] : f->nearest[i];
 }
 
-/* Computes the squared distances between client k and clients k to n - 1. `across` is [BRIM_SKETCH, n], so the inner
- * loop runs over adjacent clients; it handles eight numbers of the sketch at a time. */
+/* Computes the squared distances between client k and the clients k to n - 1. `across` is [BRIM_SKETCH, n], so the
+ * inner loop runs over adjacent clients. It handles eight numbers of the sketch at a time. */
 static void set_row(const float *restrict across, int64_t n, int64_t k, float *restrict row)
 {
   for (int64_t d = 0; d < BRIM_SKETCH; d += 8)
@@ -80,7 +81,7 @@ static void set_distances(facility *f, const brim_selection_query *q, const brim
     set_row(across, n, k, row);
     for (int64_t i = k; i < n; i++) farthest = row[i] > farthest ? row[i] : farthest;
   }
-  for (int64_t i = 0; i < n; i++) f->nearest[i] = farthest; /* while none is selected */
+  for (int64_t i = 0; i < n; i++) f->nearest[i] = farthest; /* as long as no client is selected */
 }
 
 /* Adds clients of the pool to `out` until it has as many as wanted. */
@@ -109,8 +110,8 @@ static int by_client(const void *a, const void *b)
   return (x->client > y->client) - (x->client < y->client);
 }
 
-/* Puts new clients into `out`, and clients with updates into `pool` by random scores; others only if there are too few.
- */
+/* Puts new clients into `out`. Puts clients with updates into `pool`, chosen by random scores; if there are too few,
+ * also other clients. */
 static int64_t sort_out(const brim_selection_query *q, int64_t room, brim_best *pool, brim_best *fresh,
                         brim_selection *out)
 {
@@ -128,7 +129,7 @@ static int64_t sort_out(const brim_selection_query *q, int64_t room, brim_best *
   brim_best_sort(pool, held);
   int64_t count = held;
   while (count > q->wanted - out->count && pool[count - 1].score < 0)
-    count--; /* drop those without updates that are not needed */
+    count--; /* drops clients without updates that are not needed */
   qsort(pool, (size_t)count, sizeof *pool, by_client);
   return count;
 }

@@ -1,11 +1,11 @@
-/* A bandit (Sutton, Barto: Reinforcement Learning, 2.2 and 2.5): each place of a round goes, with probability epsilon,
- * to a random client, else to the client with the highest value. The reward is the client's loss in a round, as usual
- * for such bandits (Cho, Gupta, Joshi, Yagan: Bandit-based Communication-Efficient Client Selection Strategies for
- * Federated Learning, 2020), or 0 if its update did not arrive.
+/* A bandit (Sutton, Barto: Reinforcement Learning, 2.2 and 2.5). For each place in a round, it selects a random client
+ * with probability epsilon, and otherwise the client with the highest value. The reward is the client's loss in a
+ * round, as usual for such bandits (Cho, Gupta, Joshi, Yagan: Bandit-based Communication-Efficient Client Selection
+ * Strategies for Federated Learning, 2020), or 0 if its update did not arrive.
  *
  *     value(k) <- value(k) + step * (reward - value(k)); the first reward is the first value
  *
- * A client never seen has the average value of those seen; ties are broken at random. */
+ * A client never seen has the average value of the clients seen. Ties are broken at random. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -42,7 +42,7 @@ static double value(const brim_selection_query *q, const void *mean, int64_t k)
   return (q->of_client[2 * k + 1] > 0 ? q->of_client[2 * k] : *(const double *)mean) + brim_score_tie(q, k);
 }
 
-/* Chooses the `greedy` highest values, and the rest at random among the others. */
+/* Chooses the `greedy` clients with the highest values, and the rest at random among the others. */
 static void choose(const brim_selection_query *q, int64_t greedy, brim_best *best, uint8_t *is_taken,
                    brim_selection *out)
 {
@@ -65,7 +65,7 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
   int64_t greedy = 0;
   for (int64_t place = 0; place < q->wanted; place++) greedy += brim_selection_draw(q, 2, place) >= s->epsilon;
   brim_best *best = brim_selection_alloc(q->wanted, sizeof *best);
-  uint8_t *is_taken = brim_selection_alloc(q->candidates, 1); /* by index among the candidates */
+  uint8_t *is_taken = brim_selection_alloc(q->candidates, 1); /* indexed like the candidates */
   const brim_status status = best && is_taken ? BRIM_OK : BRIM_ENOMEM_HOST;
   if (status == BRIM_OK) choose(q, greedy, best, is_taken, out);
   free(best);

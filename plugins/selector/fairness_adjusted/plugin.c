@@ -1,11 +1,11 @@
-/* Prefers high losses, but gives all clients turns: each client has a queue of the turns that it is owed (Huang et al.:
- * An Efficiency-Boosting Client Selection Scheme for Federated Learning with Fairness Guarantee, TPDS 2021, equations
- * of the virtual queues; the paper weighs the queues against time, this selector against the loss).
+/* Prefers high losses, but gives all clients turns. Each client has a number of turns that it is owed, the virtual
+ * queue of the paper (Huang et al.: An Efficiency-Boosting Client Selection Scheme for Federated Learning with Fairness
+ * Guarantee, TPDS 2021). The paper weighs the queues against time; this selector weighs them against the loss.
  *
  *     score(k) = weight * loss(k) / highest loss + owed(k)
  *     owed(k) <- max(0, owed(k) + share * selected / clients - [k was selected])
  *
- * so each client is selected in at least `share` of the rounds that uniform selection would give it.
+ * So each client gets at least `share` times the rounds that uniform selection would give it.
  *
  * A client never seen has the highest loss. Ties are broken at random. */
 #include "brim/brim.h"

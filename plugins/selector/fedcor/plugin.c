@@ -2,18 +2,18 @@
  * (Tang et al.: FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning, CVPR
  * 2022). The changes of all clients' losses in a round are a Gaussian process with covariance C:
  *
- *     next = argmax over k of beta^t(k) * sum over i of p(i) C(i,k) / sqrt(C(k,k)),  p(i): its share of samples
- *     C   <- C - C(.,k) C(k,.) / C(k,k)                                            after each client taken
+ *     next = argmax over k of beta^t(k) * sum over i of p(i) C(i,k) / sqrt(C(k,k)),  p(i): share of samples of i
+ *     C   <- C - C(.,k) C(k,.) / C(k,k)                                            after each selected client
  *
  * t(k) counts how often k was selected since losses were last evaluated. The selector asks for the losses of all
- * clients in the first `warm` rounds, whose choices are random, and after that in two consecutive rounds of every
- * `every`. C is the covariance of the last `history` changes, each minus its mean over clients and weighted by
- * discount^age, plus `noise` times the mean variance on the diagonal. This is the maximum-likelihood solution of the
- * paper's linear kernel, C(i,k) = x(i).x(k), for embeddings of `history` numbers, in closed form; the paper uses
- * gradient steps.
+ * clients in the first `warm` rounds, in which it selects at random, and then in two consecutive rounds out of every
+ * `every` rounds. C is the covariance of the last `history` changes, plus `noise` times the mean variance on the
+ * diagonal. Each change is taken relative to its mean over clients and weighted by discount^age. This is the
+ * maximum-likelihood solution of the paper's linear kernel, C(i,k) = x(i).x(k), for embeddings of `history` numbers, in
+ * closed form; the paper uses gradient steps.
  *
- * No client is new after the warm rounds, because they evaluate all losses; a client that was away has the average
- * change of that time. */
+ * After the warm rounds no client is new, because these rounds evaluate all losses. A client that was away gets the
+ * average change of that time. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -32,9 +32,10 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-enum { CHANGES, ASKED, OWN }; /* state: number of changes so far; 1 + the last round that asked for losses */
+/* state: CHANGES: number of changes so far; ASKED: 1 + the last round that asked for losses. */
+enum { CHANGES, ASKED, OWN };
 
-/* For each client: its changes, its last evaluated loss (NAN if none), and how often it was selected since. */
+/* State of each client: its changes, its last evaluated loss (NAN if none), and the number of selections since then. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   const settings *s = self;
@@ -43,7 +44,7 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
   *of_client = s->history + 2;
 }
 
-/* Asks for losses, and records their changes if the round before asked too. */
+/* Asks for losses. Records their changes if the previous round also asked. */
 static brim_status look(const settings *s, const brim_selection_query *q)
 {
   const int64_t width = s->history + 2, slot = (int64_t)q->own[CHANGES] % s->history;
@@ -74,15 +75,15 @@ static brim_status look(const settings *s, const brim_selection_query *q)
   return status;
 }
 
-/* The process in linear form: changes are x(i).w + e(i), where w has covariance P and e(i) has variance `noise`; each
- * selected client reduces P. This avoids C, which has a number for each pair of clients. */
+/* The process in linear form: the change of client i is x(i).w + e(i), where w has covariance P and e(i) has variance
+ * `noise`. Each selected client reduces P. This form avoids C, which has a number for each pair of clients. */
 typedef struct process {
-  int64_t width; /* of x: changes in use */
+  int64_t width; /* length of x: the changes in use */
   double noise;
   double *x;        /* [candidates, width] */
-  double *share;    /* [candidates] p; -1 once selected */
-  double *variance; /* [candidates] C(k,k) */
-  double *discount; /* [candidates] beta^t */
+  double *share;    /* [candidates]: p; -1 after selection */
+  double *variance; /* [candidates]: C(k,k) */
+  double *discount; /* [candidates]: beta^t */
 } process;
 
 static void set_up(const settings *s, const brim_selection_query *q, process *g)
@@ -118,15 +119,15 @@ static void multiply(const double *p, const double *x, int64_t n, double *y)
   for (int64_t i = 0; i < n; i++) y[i] = dot(p + i * n, x, n);
 }
 
-/* The client that was taken last: y = P x for its x, and its variance. */
+/* The last selected client: y = P x for its x, and its variance. */
 typedef struct taken {
-  const double *y; /* NULL: none yet */
+  const double *y; /* NULL if no client has been selected */
   double variance;
 } taken;
 
-/* Returns the best of the remaining candidates, given P times the sum of their p x, after it has reduced their
- * variances by the part that the last taken client explains. One pass does both, because reading a million candidates
- * limits the speed. */
+/* Reduces the variances of the remaining candidates by the part that the last selected client explains, and returns the
+ * best candidate. pulled: P times the sum of p x over the candidates. One pass does both, because reading a million
+ * candidates limits the speed. */
 static int64_t next(const process *g, int64_t count, const taken *last, const double *pulled)
 {
   double highest = -INFINITY;
@@ -145,7 +146,7 @@ static int64_t next(const process *g, int64_t count, const taken *last, const do
 
 static void choose(const brim_selection_query *q, process *g, brim_selection *out)
 {
-  double p[64 * 64] = {0}, y[64], pulled[64], sum[64] = {0}; /* sum: of p x over the remaining candidates */
+  double p[64 * 64] = {0}, y[64], pulled[64], sum[64] = {0}; /* sum: the sum of p x over the remaining candidates */
   taken last = {NULL, 0};
   for (int64_t a = 0; a < g->width; a++) p[a * g->width + a] = 1;
   for (int64_t i = 0; i < q->candidates; i++)

@@ -1,18 +1,19 @@
 /* Selects as many clients as fit within a round's deadline (Nishio, Yonetani: Client Selection for Federated Learning
  * with Heterogeneous Resources in Mobile Edge, ICC 2019, algorithm 3). The selector asks some random clients for their
- * times, then repeatedly adds the one that adds the least time to the schedule, as long as the round ends in time:
+ * times. Then it repeatedly adds the client that makes the schedule longer by the least time, as long as the round ends
+ * in time:
  *
  *     added(k)  = upload(k) + max(0, update(k) - scheduled)
  *     scheduled <- scheduled + added(k)                           while it is at most the deadline
  *
- * where clients compute in parallel and upload one after another. upload(k) is the share `upload` of seconds(k), and
- * update(k) the rest. With upload=0 (each client has its own channel, as in brim's simulation) a round lasts as long as
- * its slowest client. added(k) grows with seconds(k) for any schedule, so clients are added in the order of their
+ * Clients compute in parallel and upload one after another. upload(k) is the share `upload` of seconds(k), and
+ * update(k) is the rest. With upload=0 (each client has its own channel, as in brim's simulation) a round lasts as long
+ * as its slowest client. added(k) grows with seconds(k) for any schedule, so clients are added in the order of their
  * times.
  *
- * Without a deadline the selector takes the fastest of those asked. Clients never seen are treated like all others,
- * because times are predicted. A client without a time has the average; if none has a time, the choice is random. If no
- * client fits, the fastest is selected alone. */
+ * Without a deadline, the selector takes the fastest of the clients that it has asked. Clients never seen are treated
+ * like all others, because times are predicted. A client without a time has the average time; if no client has a time,
+ * the choice is random. If no client fits, only the fastest is selected. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -26,7 +27,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* Schedules the clients that were asked, in the order of their times; their scores are -seconds. */
+/* Schedules the clients that were asked, in the order of their times. Their scores are -seconds. */
 static void schedule(const settings *s, const brim_selection_query *q, const brim_best *asked, brim_selection *out)
 {
   const double deadline = q->deadline_seconds > 0 ? q->deadline_seconds : INFINITY;

@@ -3,8 +3,8 @@
  *
  *     score(k) = |update(k)|, the Euclidean norm of the change of all parameters in its last training
  *
- * In the paper every client computes its gradient in every round to send its norm; this selector uses the norm of the
- * client's last training, which costs nothing.
+ * In the paper every client computes its gradient in every round to send its norm; this selector uses the norm from the
+ * client's last training, which takes no extra computation.
  *
  * Clients never seen come first, drawn at random, so all clients train before any trains again. A client that was
  * selected but whose update has never arrived comes last. */

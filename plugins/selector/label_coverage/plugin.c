@@ -1,15 +1,15 @@
-/* Selects clients that together cover all classes: a greedy algorithm maximises the sum over classes of the square root
- * of a round's samples, and reaches at least 63 % of the maximum (Nemhauser, Wolsey, Fisher, 1978; the function: Lin,
- * Bilmes: A Class of Submodular Functions for Document Summarization, ACL 2011).
+/* Selects clients that together cover all classes. A greedy algorithm maximises f, the sum over classes of the square
+ * root of a round's samples. It reaches at least 63 % of the maximum (Nemhauser, Wolsey, Fisher, 1978). f comes from
+ * Lin, Bilmes: A Class of Submodular Functions for Document Summarization, ACL 2011.
  *
  *     f(S)    = sum over classes c of sqrt(sum over k in S of samples of c that k has)
  *     next    = argmax of (f(S + k) - f(S)) / (1 + times(k))
  *
- * The samples of clients do not change, so a client counts less the more often it has trained; otherwise every round
- * would select the same clients. Without classes, all samples are of one class. A round considers at most `pool` random
- * clients.
+ * The samples of clients do not change, so a client counts less the more often it has trained. Otherwise every round
+ * would select the same clients. In tasks without classes, all samples count as one class. A round considers at most
+ * `pool` random clients.
  *
- * Clients never seen are treated like any other that has not trained. */
+ * Clients never seen are treated like other clients that have not trained. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -23,7 +23,7 @@ static const brim_param table[] = {
 
 typedef struct cover {
   const brim_clients *clients;
-  double *has; /* [classes] samples of the clients taken so far */
+  double *has; /* [classes]: samples of the clients taken so far */
 } cover;
 
 static double gain(void *context, int64_t client)

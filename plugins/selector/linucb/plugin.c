@@ -5,12 +5,12 @@
  *     score(k) = theta . x(k) + alpha sqrt(x(k)' inv(A) x(k)),  theta = inv(A) b
  *     A <- A + x x',  b <- b + reward x,  from A = I and b = 0
  *
- * x: 1; loss / mean loss; samples / mean samples; 1 if never seen; rounds since it trained last / rounds; mean time /
- * time. The reward is the client's loss in a round over the round's mean loss, times mean time / time if it is slower
- * than the mean; 0 if its update did not arrive.
+ * x consists of 1; loss / mean loss; samples / mean samples; 1 if never seen; rounds since its last training / rounds;
+ * and mean time / time. The reward is the client's loss in a round divided by the round's mean loss. If the client is
+ * slower than the mean, the reward is multiplied by mean time / time. It is 0 if the client's update did not arrive.
  *
- * A client never seen has average loss and time, and an extra entry of x that learns the value of new clients. At first
- * the uncertainty is highest for the clients with the most samples. */
+ * A client never seen has average loss and time. The entry "1 if never seen" of x lets the model learn the value of new
+ * clients. At first the uncertainty is highest for the clients with the most samples. */
 #include <string.h>
 
 #include "brim/brim.h"
@@ -26,7 +26,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* State: A - I and b, and each client's x when it was last selected, as floats, two in each number. */
+/* State: A - I and b; and for each client its x when it was last selected, as floats, two in each number. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   (void)self;
@@ -37,10 +37,10 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
 
 typedef struct model {
   double inverse[D][D], theta[D], alpha;
-  double loss, samples, seconds; /* means */
+  double loss, samples, seconds; /* means over the clients */
 } model;
 
-/* Gauss-Jordan elimination; A is at least I, so no pivot is below 1. */
+/* Gauss-Jordan elimination. A is at least I, so no pivot is below 1. */
 static void invert(double a[D][D], double inverse[D][D])
 {
   for (int i = 0; i < D; i++)

@@ -1,10 +1,10 @@
-/* Selects clients with high losses whose classes differ from those already selected: maximal marginal relevance
- * (Carbonell, Goldstein: The Use of MMR, SIGIR 1998).
+/* Selects clients with high losses whose classes differ from those of the clients already selected: maximal marginal
+ * relevance (Carbonell, Goldstein: The Use of MMR, SIGIR 1998).
  *
  *     next = argmax of lambda * loss(k) / highest loss - (1 - lambda) * max over j taken of cos(classes(k), classes(j))
  *
- * where classes(k) are the numbers of samples of each class. As is usual, the selector considers only the `pool`
- * clients with the highest loss, so a round of a million clients is fast. Without classes only losses count.
+ * classes(k) are the numbers of samples of each class. As is usual, the selector considers only the `pool` clients with
+ * the highest loss, so a round of a million clients is fast. In tasks without classes, only losses count.
  *
  * A client never seen has the highest loss. Ties are broken at random. */
 #include "brim/brim.h"
@@ -32,7 +32,7 @@ static double cosine(const brim_clients *c, int64_t a, int64_t b)
   return ab > 0 ? ab / sqrt(aa * bb) : 0;
 }
 
-/* Chooses from `pool`, whose scores are shares of the highest loss; likest: [count] zeros. */
+/* Chooses from `pool`, whose scores are losses divided by the highest loss. likest: [count] zeros. */
 static void choose(double lambda, const brim_selection_query *q, brim_best *pool, int64_t count, double *likest,
                    brim_selection *out)
 {

@@ -2,22 +2,22 @@
  * selects fast clients with hard data, and some new ones.
  *
  *     U(k)    = samples * sqrt(mean of squared losses of its last training)
- *     u(k)    = (min(U(k), high) - low) / (high - low) + sqrt(0.1 log(R) / L(k)), L(k): the round of its last training
+ *     u(k)    = (min(U(k), high) - low) / (high - low) + sqrt(0.1 log(R) / L(k)), L(k): round of the last training
  *     score   = u(k) * (T / t(k))^alpha if its time t(k) is above T, else u(k)
  *     explore = max(explore_min, explore * explore_decay^R), the share of new clients, drawn by speed
  *
- * The others are drawn by score among those with at least `cutoff` times the score of the last one within the count.
- * The pacer: T is a percentile of all times. It rises by pacer_step percent after `window` rounds whose participants'
- * sum of U was lower than in the `window` rounds before, and is never above the deadline.
+ * The other clients are drawn by score, among those whose score is at least `cutoff` times the n-th highest score, if n
+ * are drawn. The pacer sets T, which is a percentile of all times. It rises by pacer_step percent after `window` rounds
+ * whose participants' sum of U was lower than in the `window` rounds before, and is never above the deadline.
  *
- * high is the 95th percentile of U, low the lowest. Rounds count from 1. As in the authors' program (FedScale,
+ * high is the 95th percentile of U, low is the lowest U. Rounds count from 1. As in the authors' program (FedScale,
  * thirdparty/oort), U is scaled to [0, 1] and T is a percentile: without the scaling the term of L(k) would be
- * negligible with hundreds of samples. The pacer's condition is the paper's. A client that has trained `most_times`
- * times is left out while enough others are available.
+ * negligible with hundreds of samples. The pacer's condition is that of the paper. A client that has trained
+ * `most_times` times is left out while enough others are available.
  *
- * Exploration draws clients never seen and clients whose updates have never arrived, the latter less often the more
- * often they were tried. If no times are known, all speeds are equal and T is no limit; a client without a time has the
- * average speed and counts as below T. */
+ * Exploration draws clients never seen, and clients whose updates have never arrived. Such a client is drawn less often
+ * the more often it was tried. If no times are known, all speeds are equal and T is no limit. A client without a time
+ * has the average speed and counts as below T. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -42,7 +42,8 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-enum { RELAXED, BEFORE, ACHIEVED, OWN }; /* state: percent; sums of U in the previous and in this window */
+/* state: percent added to the pacer's percentile; sums of U in the previous window and in this one. */
+enum { RELAXED, BEFORE, ACHIEVED, OWN };
 
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
@@ -60,9 +61,9 @@ static double utility(const brim_clients *c, int64_t k)
 typedef struct work {
   const settings *s;
   const brim_selection_query *q;
-  double *value; /* [candidates] scores; NAN if new; -1 if left out */
+  double *value; /* [candidates]: scores; NAN for a new client, -1 for one that is left out */
   brim_best *best;
-  int64_t known, fresh; /* fresh: new */
+  int64_t known, fresh; /* fresh: number of new clients */
   double fast_seconds, mean_seconds;
 } work;
 
@@ -130,14 +131,15 @@ static void set_scores(work *w)
   }
 }
 
-/* Draws `count` of the clients seen, by score. */
+/* Draws `count` of the clients seen, in proportion to their scores. */
 static void exploit(const work *w, int64_t count, brim_selection *out)
 {
   const brim_selection_query *q = w->q;
   int64_t held = 0;
   for (int64_t i = 0; i < q->candidates && count > 0; i++)
     if (w->value[i] >= 0) brim_best_add(w->best, &held, count, q->candidate[i], w->value[i]);
-  const double enough = held > 0 ? w->s->cutoff * w->best[0].score : 0; /* a full heap: the first is the lowest */
+  /* The heap is full, and its first score is the lowest. */
+  const double enough = held > 0 ? w->s->cutoff * w->best[0].score : 0;
   held = 0;
   for (int64_t i = 0; i < q->candidates && count > 0; i++) {
     const int64_t k = q->candidate[i];
@@ -147,7 +149,7 @@ static void exploit(const work *w, int64_t count, brim_selection *out)
   for (int64_t i = 0; i < held; i++) out->client[out->count++] = w->best[i].client;
 }
 
-/* Draws `count` new clients, by speed. */
+/* Draws `count` new clients, in proportion to their speeds. */
 static void explore(const work *w, int64_t count, brim_selection *out)
 {
   const brim_selection_query *q = w->q;

@@ -1,8 +1,8 @@
 /* Power of choice (Cho, Wang, Joshi: Towards Understanding Biased Client Selection in Federated Learning, AISTATS 2022,
  * algorithm 1, pow-d): draws `d` candidates without replacement in proportion to their samples, and selects those with
- * the highest loss of the present model.
+ * the highest loss under the present model.
  *
- * Clients never seen are treated like any other, because the selector asks for the losses. */
+ * Clients never seen are treated like all others, because the selector asks for the losses. */
 #include "brim/brim.h"
 
 typedef struct settings {

@@ -6,14 +6,14 @@
  *         tiers that have credits left
  *     drawing a tier costs one credit; when all credits are spent, each tier gets `credits` again
  *
- * Tiers have equal size, by the time of a round. The paper tests the global model on data of each tier, which costs all
- * clients time; here a tier's accuracy is the share of correct answers in its clients' last trainings. For targets
- * instead of classes, exp(-loss) replaces a client's accuracy. If the tier has too few clients, the next tiers fill up.
+ * Clients are sorted by the time of a round into tiers of equal size. The paper tests the global model on data of each
+ * tier, which takes time of all clients; here a tier's accuracy is the share of correct answers in the last trainings
+ * of its clients. In tasks with targets instead of classes, exp(-loss) replaces a client's accuracy. If the drawn tier
+ * has too few clients, the next tiers supply the rest.
  *
- * Clients never seen are treated like any other, because times are predicted, but do not count in accuracies; a tier
- * without clients seen has accuracy 0. A client without a time has the average; if none has a time, tiers are by
- * number.
- */
+ * Clients never seen are treated like all others, because times are predicted, but they do not count in accuracies. A
+ * tier without clients seen has accuracy 0. A client without a time has the average time. If no client has a time,
+ * clients are sorted by number. */
 #include "brim/brim.h"
 
 typedef struct settings {
@@ -28,7 +28,8 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* State: arrays of [tiers] for credits spent, accuracy `interval` rounds ago and probability; then the last tier. */
+/* State: arrays of [tiers] for the credits spent, the accuracy `interval` rounds ago and the probability; then the last
+ * tier. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   const settings *s = self;
@@ -39,8 +40,8 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
 
 typedef struct tiers {
   int64_t count;
-  double first[64]; /* [count] the lowest time of each tier, or without times the lowest number */
-  double mean;      /* of known times, or NAN */
+  double first[64]; /* [count]: the lowest time of each tier; if no times are known, the lowest client number */
+  double mean;      /* mean of the known times, or NAN */
 } tiers;
 
 static double time_of(const tiers *t, const brim_clients *c, int64_t client)
@@ -57,7 +58,7 @@ static int64_t tier_of(const tiers *t, const brim_clients *c, int64_t client)
   return tier;
 }
 
-/* Sorts the clients' times into tiers of equal size and notes the first time of each. If two tiers have the same first
+/* Sorts the clients' times into tiers of equal size and stores the first time of each. If two tiers have the same first
  * time, all clients with that time are in the later tier, and the earlier one is empty. */
 static brim_status make_tiers(const settings *s, const brim_selection_query *q, tiers *t)
 {
@@ -71,13 +72,13 @@ static brim_status make_tiers(const settings *s, const brim_selection_query *q, 
   return BRIM_OK;
 }
 
-/* Returns NAN if it is not known. */
+/* Returns NAN if the accuracy is not known. */
 static double accuracy_of(const brim_clients *c, int64_t client)
 {
   return isfinite(c->accuracy[client]) ? (double)c->accuracy[client] : exp(-(double)c->loss[client]);
 }
 
-/* Computes each tier's number of candidates and its accuracy, in which clients are weighted by samples. */
+/* Computes for each tier the number of candidates and the accuracy, in which clients are weighted by their samples. */
 static void look(const tiers *t, const brim_selection_query *q, int64_t *members, double *accuracy)
 {
   double seen[64] = {0};
@@ -104,7 +105,7 @@ static void change_probabilities(int64_t count, const double *accuracy, const bo
   }
 }
 
-/* Draws among the allowed tiers; if all of them have probability 0, each is equally likely. */
+/* Draws one of the allowed tiers. If all of them have probability 0, they are equally likely. */
 static int64_t draw_tier(const brim_selection_query *q, int64_t count, const bool *may, const double *probability)
 {
   double sum = 0, equal = 0;
@@ -151,7 +152,7 @@ typedef struct choice {
   int64_t tier;
 } choice;
 
-/* Ranks clients of the tier first, then those of the next tiers. */
+/* Gives the highest scores to clients of the tier, then to those of the next tiers. */
 static double score(const brim_selection_query *q, const void *context, int64_t client)
 {
   const choice *c = context;

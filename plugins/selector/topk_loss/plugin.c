@@ -1,5 +1,5 @@
-/* Selects the clients with the highest loss in their last training, the simplest loss-based selection (Goetz et al.,
- * Active Federated Learning, 2019, draw by the loss).
+/* Selects the clients with the highest loss in their last training, which is the simplest loss-based selection. (Goetz
+ * et al., Active Federated Learning, 2019, draw clients in proportion to the loss.)
  *
  *     score(k) = loss(k)
  *

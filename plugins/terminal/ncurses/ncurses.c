@@ -1,7 +1,7 @@
 /* The terminal of `brim monitor`, by ncurses: see core/monitor/terminal.h. ncurses sends only the changes since the
  * last picture.
  *
- * Ctrl-C and Ctrl-Z keep their meaning; the caller catches SIGINT and SIGTERM, so that `close` always runs. */
+ * Ctrl-C and Ctrl-Z keep their meaning. The caller catches SIGINT and SIGTERM, so that `close` always runs. */
 #include "monitor/terminal.h"
 
 #include <curses.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ESCAPE_MS 25 /* after it, an escape is a key and not the begin of a sequence */
+#define ESCAPE_MS 25 /* after this time, an escape is a key, and not the start of a sequence */
 #define COLORS_MANY 256
 
 static bool is_unicode;
@@ -27,14 +27,14 @@ static bool begin_colors(void)
   return has_colors() && start_color() == OK && use_default_colors() == OK;
 }
 
-/* Colour pairs on the terminal's own ground, which may be light or dark. */
+/* Prepares pairs of colours with the terminal's own background, which may be light or dark. */
 static void prepare_paints(const brim_terminal_setup *setup)
 {
   const bool with_colors = setup->color && begin_colors();
   for (int i = 0; i < BRIM_PAINT_COUNT; i++) {
     const brim_paint_look *look = &setup->paints[i];
     const short color = COLORS >= COLORS_MANY ? look->color : look->few_color;
-    /* `dim` is for terminals without a grey: on some it is hardly legible */
+    /* `dim` is used only without colours: on some terminals it is hardly legible. */
     const bool has_color = with_colors && color >= 0 && init_pair((short)(i + 1), color, -1) == OK;
     pair_of[i] = has_color ? (short)(i + 1) : 0;
     look_of[i] = (look->bold ? A_BOLD : A_NORMAL) | (look->dim && !has_color ? A_DIM : A_NORMAL);
@@ -44,7 +44,8 @@ static void prepare_paints(const brim_terminal_setup *setup)
 static bool open_terminal(const brim_terminal_setup *setup, char *why, size_t room)
 {
   is_unicode = setup->unicode;
-  /* For the widths of characters only; numbers do not depend on it. ncurses writes the bytes of this locale. */
+  /* The locale determines only the widths of characters and the bytes that ncurses writes. It does not change the
+   * format of numbers. */
   if (is_unicode && !setlocale(LC_CTYPE, "") && !setlocale(LC_CTYPE, "C.UTF-8")) is_unicode = false;
   screen = newterm(NULL, stdout, stdin);
   if (!screen) {
@@ -82,7 +83,7 @@ static wchar_t shown(uint32_t glyph)
   return (wchar_t)(is_unicode || glyph < 0x80 ? glyph : '?');
 }
 
-/* Cells of one look are written together. */
+/* Neighbouring cells with the same look are written together. */
 static void draw_row(const brim_cell *cell, int row, int columns)
 {
   wchar_t text[BRIM_CELLS_COLUMNS_MAX + 1];
@@ -127,10 +128,10 @@ static int read_key(int wait_ms)
   if (kind == KEY_CODE_YES) return key_of(code);
   if (kind == ERR) {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    /* The terminal is gone: without this, every read would return at once. */
+    /* Detects that the terminal is gone. Otherwise every read would then return at once. */
     return poll(&in, 1, 0) == 1 && (in.revents & (POLLHUP | POLLERR)) ? BRIM_KEY_CLOSED : BRIM_KEY_NONE;
   }
-  if (code == 12) { /* Ctrl-L: send all of the picture again */
+  if (code == 12) { /* Ctrl-L sends the whole picture again */
     clearok(curscr, TRUE);
     return BRIM_KEY_RESIZE;
   }

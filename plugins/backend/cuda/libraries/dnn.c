@@ -1,14 +1,14 @@
-/* Convolutions by cuDNN's graphs. Tensors, a convolution and an operation are described, and the library suggests
- * engines for the graph of this operation. The first engine that is allowed and works, or the one that the device
- * profile names, becomes an execution plan.
+/* Convolutions by cuDNN's graphs. This file describes the tensors, a convolution and an operation, and the library
+ * suggests engines for the graph of this operation. An execution plan is made from the first engine that is allowed and
+ * works, or from the engine that the device profile names.
  *
  * Engines are not allowed if their results differ from a convolution in the requested type, or from run to run: sums
  * without a fixed order; transforms (Winograd, FFT), which lose digits and spread a NaN to results that do not depend
  * on it; and, in fp32 without TF32, tensor cores. Engines that compile their kernels during planning are used only if
- * there are no others, because plans for every batch size would take minutes.
+ * there are no others, because planning every batch size would then take minutes.
  *
- * Equal layers share a plan, so that each kind is searched once: a step of ResNet-50 has 158 convolutions, gradients
- * included, of 68 kinds. */
+ * Equal layers share a plan, so that each kind of layer is searched once: a step of ResNet-50 has 158 convolutions,
+ * gradients included, of 68 kinds. */
 #include "../dnn.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static bool is_allowed(const cuda_backend *b, const cuda_dnn_conv *conv, const c
 
 /* ---- names of configurations, for the device profile ---- */
 
-/* Writes one of an engine's settings as " TYPE=VALUE", both numbers. */
+/* Writes one of an engine's settings as " TYPE=VALUE", where both are numbers. */
 static bool name_knob(cudnnBackendDescriptor_t knob, char *text, size_t room)
 {
   cudnnBackendKnobType_t type;
@@ -80,14 +80,14 @@ static bool name_configuration(cudnnBackendDescriptor_t configuration, char text
 
 /* ---- plans ---- */
 
-/* Searches the allowed suggestions for the first that works, for the one with a name, or for the fastest. */
+/* A search among the allowed suggestions: for the first that works, for the one with a name, or for the fastest. */
 typedef struct search {
   cuda_backend *b;
   const cuda_dnn_conv *conv;
   cuda_dnn_plan *plan; /* the result; the search ends when it has a plan */
-  const char *name;    /* NULL for any */
-  bool measures;       /* measure all of them, and remember the fastest */
-  void *operand[4];    /* x, weight, y and scratch for the trials */
+  const char *name;    /* the wanted engine, or NULL */
+  bool measures;       /* measures all suggestions and keeps the fastest */
+  void *operand[4];    /* x, weight, y and scratch of the trials */
   int measured;
   float least;
   char fastest[CUDA_PROFILE_CHOICE_MAX];
@@ -99,7 +99,7 @@ static brim_status run_search(cuda_backend *b, void *of)
   return cuda_dnn_run(b, s->plan, s->operand[0], s->operand[1], s->operand[2], s->operand[3]);
 }
 
-/* Measures a plan and drops it again; a plan that does not run is ignored. */
+/* Measures a plan and drops it. Ignores a plan that does not run. */
 static brim_status measure(search *s, cudnnBackendDescriptor_t tried, cudnnBackendDescriptor_t configuration)
 {
   char name[CUDA_PROFILE_CHOICE_MAX];
@@ -115,7 +115,7 @@ static brim_status measure(search *s, cudnnBackendDescriptor_t tried, cudnnBacke
   return BRIM_OK;
 }
 
-/* Takes a configuration from the suggestions if it works and matches the search. */
+/* Uses a suggested configuration if it works and matches the search. */
 static brim_status try(search *s, cudnnBackendDescriptor_t *configuration)
 {
   char name[CUDA_PROFILE_CHOICE_MAX];
@@ -172,7 +172,7 @@ static void *search_memory(search *s)
   return cuda_library_memory(bytes, sizeof bytes / sizeof *bytes, s->operand);
 }
 
-/* Searches for the fastest engine, and adds it to the profile. */
+/* Searches for the fastest engine and adds it to the profile. */
 static brim_status tune(search *s, cudnnBackendDescriptor_t graph, const char *key)
 {
   cuda_tuning *t = s->b->tuning;
@@ -205,7 +205,7 @@ static brim_status choose(cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_c
   return look(&s, graph);
 }
 
-/* Without tensor cores, the library's engines need plain order, and convert channels-last values twice. */
+/* Without tensor cores, the library's engines need plain order, and would convert channels-last values twice. */
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 {
   return dtype != BRIM_DTYPE_F32 || b->params->tf32;

@@ -1,4 +1,4 @@
-/* cuDNN's suggestions for a graph, the properties of each engine, and trials of engines. */
+/* cuDNN's suggestions for a graph, the notes on each engine, and trials of engines. */
 #include "dnn_engines.h"
 
 #include "library.h"
@@ -37,8 +37,8 @@ static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescri
   return e;
 }
 
-/* It is not an error if there is no suggestion for a graph, whatever the library's reason: another engine, or one of
- * brim's kernels, computes the same. */
+/* It is never an error if the library suggests nothing for a graph: another engine, or one of brim's kernels, computes
+ * the same. */
 brim_status cuda_dnn_suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, cuda_dnn_suggestions *out)
 {
   cudnnBackendDescriptor_t heuristics;
@@ -81,7 +81,7 @@ brim_status cuda_dnn_notes_of(cudnnBackendDescriptor_t configuration, cuda_dnn_n
   return status;
 }
 
-/* Some of the library's suggestions do not work or need too much scratch; only a trial shows which. */
+/* Some suggestions of the library do not work or need too much scratch, which only a trial shows. */
 bool cuda_dnn_is_usable(const cuda_backend *b, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t configuration,
                         uint64_t scratch_max, int64_t *scratch_bytes)
 {

@@ -5,7 +5,7 @@
 
 #include "../cuda.h"
 
-enum { CUDA_DNN_SUGGESTIONS_MAX = 64 /* in fp32 most are for TF32 */ };
+enum { CUDA_DNN_SUGGESTIONS_MAX = 64 /* large, because most suggestions for fp32 use TF32 */ };
 
 /* Engine configurations, best first. */
 typedef struct cuda_dnn_suggestions {
@@ -18,14 +18,16 @@ typedef struct cuda_dnn_notes {
   uint32_t numerical, behavior;
 } cuda_dnn_notes;
 
-/* Gets an attribute of a finalized descriptor. Returns false if there is none. */
+/* Gets an attribute of a finalized descriptor. Returns false if the descriptor does not have it. */
 bool cuda_dnn_get(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                   int64_t room, int64_t *count, void *values);
-/* Finding none is not an error. The caller must drop the suggestions, even after an error. */
+/* Asks the library for suggestions. Finding none is not an error. The caller must drop the suggestions, even after an
+ * error. */
 brim_status cuda_dnn_suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, cuda_dnn_suggestions *out);
 void cuda_dnn_drop_suggestions(cuda_dnn_suggestions *s);
 brim_status cuda_dnn_notes_of(cudnnBackendDescriptor_t configuration, cuda_dnn_notes *out);
-/* Makes `plan` from a configuration. Returns false if that fails or needs more scratch than scratch_max. */
+/* Makes `plan` from a configuration. Returns false if this fails, or if the plan needs more than scratch_max bytes of
+ * scratch. */
 bool cuda_dnn_is_usable(const cuda_backend *b, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t configuration,
                         uint64_t scratch_max, int64_t *scratch_bytes);
 #endif

@@ -1,5 +1,5 @@
-/* A convolution as one of cuDNN's graphs: three tensors, the convolution's sizes, one operation, and its graph. Every
- * descriptor is created, given its attributes, and finalized, after which it cannot change. */
+/* A convolution as one of cuDNN's graphs: three tensors, the convolution's sizes, one operation, and the graph itself.
+ * Each descriptor is created, gets its attributes, and is finalized; after that it cannot change. */
 #include "dnn_graph.h"
 
 #include "library.h"
@@ -43,7 +43,7 @@ static cudnnDataType_t type_of(uint32_t dtype)
   return dtype == BRIM_DTYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/* Sizes are always in the order N, C, H, W; strides give the order in memory. */
+/* Sizes are always in the order N, C, H, W. Strides describe the memory order. */
 static brim_status describe_tensor(cuda_dnn_plan *plan, int64_t uid, uint32_t dtype, const int64_t size[4], bool last,
                                    cudnnBackendDescriptor_t *out)
 {
@@ -75,7 +75,7 @@ static brim_status describe_window(cuda_dnn_plan *plan, const cuda_conv *v, cudn
   return cuda_dnn_finalize(*out, "describing a convolution");
 }
 
-/* The three directions, by the library's names. */
+/* The names of the three directions in the library: forward, and the gradients of x and of the weight. */
 typedef struct direction {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t window, x, weight, y, alpha, beta;
@@ -98,7 +98,7 @@ static const direction directions[] = {
                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-/* The library infers the number of groups from the channels of x and of a filter. */
+/* The library derives the number of groups from the channels of x and of a filter. */
 static brim_status describe_operation(cuda_dnn_plan *plan, const cuda_dnn_conv *conv, cudnnBackendDescriptor_t *out)
 {
   const cuda_conv *v = &conv->conv;

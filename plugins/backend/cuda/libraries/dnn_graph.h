@@ -1,4 +1,4 @@
-/* Shared code of the files that make plans by cuDNN: an unfinished plan, and descriptors of cuDNN's graphs. */
+/* Shared by the files that make plans with cuDNN: an unfinished plan, and descriptors of cuDNN's graphs. */
 #ifndef CUDA_DNN_GRAPH_H
 #define CUDA_DNN_GRAPH_H
 #include <cudnn.h>
@@ -7,8 +7,8 @@
 #include "profile.h"
 
 enum {
-  CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient need the most */
-  /* The alignment of addresses that brim declares to engines, some of which do not support a larger one. */
+  CUDA_DNN_DESCRIPTORS_MAX = 128, /* enough for attention and its gradient, which need the most */
+  /* The alignment of addresses that brim promises to engines. Some engines do not support a larger one. */
   CUDA_DNN_ALIGNMENT = 16
 };
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
@@ -18,13 +18,13 @@ struct cuda_dnn_plan {
   cudnnBackendDescriptor_t made[CUDA_DNN_DESCRIPTORS_MAX];
   int count;
   int64_t scratch_bytes;
-  /* the key of a convolution's plan, which equal layers share */
+  /* a convolution's key; equal layers share its plan */
   char key[CUDA_PROFILE_KEY_MAX];
   int users;
-  struct cuda_dnn_plan **list, *next; /* of the backend's */
+  struct cuda_dnn_plan **list, *next; /* the backend's list of plans, and the next plan in it */
 };
 
-/* [plan] Makes the graph of one convolution. The plan owns it and its parts. */
+/* [plan] Makes the graph of one convolution. The plan owns the graph and its parts. */
 brim_status cuda_dnn_describe(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_conv *conv,
                               cudnnBackendDescriptor_t *out);
 /* [plan] Makes a descriptor that lives as long as the plan. */

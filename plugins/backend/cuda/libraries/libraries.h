@@ -1,6 +1,7 @@
-/* cuBLASLt and cuDNN in a shared object of their own, which is loaded when a device is selected: cuBLASLt takes 150 MiB
- * of a process as soon as it is loaded, which a host without a GPU need not spend. The plugin calls the functions of
- * product.h, dnn.h, sdpa.h and device.h; load.c passes them on to this table. */
+/* The table of functions that call cuBLASLt and cuDNN. They are in a shared object of their own, which is loaded when a
+ * device is selected: cuBLASLt takes 150 MiB of a process as soon as it is loaded, and a host without a GPU does not
+ * need it. The plugin calls the functions of product.h, dnn.h, sdpa.h and device.h; load.c passes these calls on to
+ * this table. */
 #ifndef CUDA_LIBRARIES_H
 #define CUDA_LIBRARIES_H
 #include "../dnn.h"
@@ -11,7 +12,7 @@ extern "C" {
 #endif
 
 typedef struct cuda_libraries {
-  uint32_t size; /* sizeof(cuda_libraries): both files must come from one build */
+  uint32_t size; /* sizeof(cuda_libraries), to check that both files come from one build */
   brim_status (*open)(cuda_backend *b);
   void (*close)(cuda_backend *b);
   brim_status (*product_prepare)(cuda_backend *b, const cuda_product *product, cuda_product_plan **plan,
@@ -28,7 +29,7 @@ typedef struct cuda_libraries {
   void (*sdpa_release)(cuda_sdpa_plan *plan);
 } cuda_libraries;
 
-/* The one symbol that the shared object exports. */
+/* The only symbol that the shared object exports. */
 #define CUDA_LIBRARIES_SYMBOL "cuda_libraries_table"
 BRIM_EXPORT extern const cuda_libraries cuda_libraries_table;
 

@@ -1,5 +1,5 @@
-/* The libraries' handles, created before the arena is sized, as both take device memory; and the means to choose among
- * their algorithms: the device profile and a timer. */
+/* The handles of the libraries, which are created before the arena is sized because both take device memory; and the
+ * means to choose among the libraries' algorithms: the device profile and a timer. */
 #include "library.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ brim_status cuda_dnn_check(cudnnStatus_t status, const char *what)
   if (status == CUDNN_STATUS_SUCCESS) return BRIM_OK;
   char detail[256] = "";
   cudnnGetLastErrorString(detail, sizeof detail);
-  const int category = (int)status / 1000 * 1000; /* of cuDNN 9's codes */
+  const int category = (int)status / 1000 * 1000; /* categories of cuDNN 9's status codes */
   const brim_status code = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED     ? BRIM_ENOMEM_HOST
                            : status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? BRIM_ENOMEM_DEVICE
                            : category == CUDNN_STATUS_NOT_SUPPORTED                         ? BRIM_ENOTSUP
@@ -61,7 +61,7 @@ static void close_tuning(cuda_backend *b)
 
 /* ---- measuring ---- */
 
-enum { TIMES = 5, RUNS = 4 }; /* the number of measurements, and the runs in each */
+enum { TIMES = 5, RUNS = 4 }; /* TIMES: number of measurements; RUNS: runs in each */
 
 static brim_status time_once(cuda_backend *b, cuda_timed_run *run, void *of, const cudaEvent_t event[2],
                              float *milliseconds)
@@ -98,7 +98,8 @@ brim_status cuda_library_time(cuda_backend *b, cuda_timed_run *run, void *of, fl
   return status;
 }
 
-/* A pattern that is a small number in every type. Some devices are faster with zeros than with other numbers. */
+/* Memory filled with this byte holds small numbers in every type. It is not 0, because some devices are faster with
+ * zeros than with other numbers. */
 enum { PATTERN = 0x3C };
 
 void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)

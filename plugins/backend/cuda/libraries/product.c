@@ -1,11 +1,11 @@
 /* Products by cuBLASLt. The library is column-major: it sees the rows of d [m,n] as columns of d^T [n,m] = B^T A^T. So
- * its first operand is our second, its sizes are swapped, and no value is moved. Its bias has one value for each of its
+ * our second operand is its first, m and n are swapped, and no value is moved. Its bias has one value for each of its
  * rows, which are our columns.
  *
- * For the same bits in every run, only one reduction scheme is allowed for algorithms that split k:
+ * To get the same bits in every run, algorithms that split k may use only one reduction scheme:
  * CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, whose partial sums go through scratch in the type of the computation and are
- * added in order. Among the remaining algorithms, the device profile's choice is used, or else the library's first
- * suggestion, which is always the same for one version of the library and one kind of device. */
+ * added in order. Among the remaining algorithms, brim uses the one in the device profile, or else the library's first
+ * suggestion. That suggestion is always the same for one version of the library and one kind of device. */
 #include "../product.h"
 
 #include <inttypes.h>
@@ -81,7 +81,8 @@ static brim_status set_kept(cuda_product_plan *plan, void *kept)
   return set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
 }
 
-/* Each run sets the addresses of bias and kept values; until then a placeholder has their alignment. */
+/* Each run sets the addresses of the bias and the kept values. Until then, a placeholder with the same alignment stands
+ * for them. */
 static brim_status describe_epilogue(const cuda_backend *b, cuda_product_plan *plan, const cuda_product *p)
 {
   const uint32_t epilogue = epilogue_of(p);
@@ -144,7 +145,7 @@ static brim_status no_algorithm(const cuda_product *p)
                    cuda_max(1, p->batch), p->m, p->k, p->k, p->n, (int)epilogue_of(p));
 }
 
-/* Asks the library for its suggestions, best first; at least one. */
+/* Asks the library for suggestions, best first. Fails if there is none. */
 static brim_status suggest(const cuda_backend *b, const cuda_product_plan *plan, const cuda_product *p,
                            cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t *result,
                            int *count)
@@ -171,7 +172,7 @@ static void take(cuda_product_plan *plan, const cublasLtMatmulHeuristicResult_t 
 
 /* ---- the device profile ---- */
 
-/* An algorithm is stored as its words, which are valid for the same version of the library. */
+/* An algorithm is stored as the words of its struct, which are valid for the same version of the library. */
 #define WORDS (sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t))
 
 static void write_choice(const cublasLtMatmulAlgo_t *algorithm, char text[CUDA_PROFILE_CHOICE_MAX])
@@ -187,7 +188,7 @@ static bool read_choice(const char *text, cublasLtMatmulAlgo_t *out)
   return *text == '\0';
 }
 
-/* Uses the algorithm in the profile if the library still knows it. */
+/* Uses the algorithm of the profile if the library still supports it. */
 static bool take_choice(const cuda_backend *b, cuda_product_plan *plan, const char *text)
 {
   cublasLtMatmulAlgo_t algorithm;
@@ -231,7 +232,7 @@ static void *trial_memory(const cuda_product *p, cuda_operands *o)
   return memory;
 }
 
-/* Chooses the fastest of the suggestions. */
+/* Measures the suggestions and chooses the fastest. */
 static brim_status measure(cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
                            const cublasLtMatmulHeuristicResult_t *result, int count)
 {
@@ -308,7 +309,7 @@ brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, c
 brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *o)
 {
   const float one = 1, beta = plan->accumulate && !o->writes ? 1 : 0;
-  cuda_product_plan now = *plan; /* the description is changed through it */
+  cuda_product_plan now = *plan; /* a copy of the plan, whose description this run changes */
   if (plan->bias) BRIM_TRY(set_bias(&now, o->bias));
   if (plan->keep) BRIM_TRY(set_kept(&now, o->kept));
   const cublasStatus_t e =

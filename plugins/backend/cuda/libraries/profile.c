@@ -1,4 +1,4 @@
-/* The device profile: reading it, finding choices, adding choices. */
+/* The device profile: reads it, finds choices and adds choices. */
 #include "profile.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static bool split(char *text, char *field[FIELDS])
   return true;
 }
 
-/* Takes ownership of the text if it keeps it. */
+/* Takes ownership of the text if it keeps the line. */
 static brim_status take_line(cuda_profile *p, char **text, int number)
 {
   char *field[FIELDS];
@@ -80,7 +80,7 @@ brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_b
   if (!profile->path) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the device profile");
   struct stat info;
   const bool is_other =
-      stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* a pipe would block */
+      stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode); /* reading a pipe would block */
   if (is_other) errno = EINVAL;
   FILE *file = is_other ? NULL : fopen(path, "r");
   if (!file && errno == ENOENT && may_be_absent) return BRIM_OK;
@@ -155,7 +155,7 @@ void cuda_profile_release(cuda_profile *profile)
 
 /* ---- keys ---- */
 
-/* Returns the name of the values' storage type, which for fp32 also says whether products may round them. */
+/* Returns a name for the type of stored values. For fp32 the name also says whether products may round them. */
 static const char *type_name(uint32_t dtype, int tf32)
 {
   if (dtype == BRIM_DTYPE_BF16) return "bf16";

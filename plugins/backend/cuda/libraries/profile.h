@@ -1,5 +1,6 @@
-/* The device profile: the library algorithm for each product or convolution, so that nothing is measured twice, and
- * plans and results can be repeated. It is a text file with one choice in each line, of four fields separated by tabs:
+/* The device profile: a file with the library algorithm for each product or convolution, so that nothing is measured
+ * twice, and plans and results can be repeated. Each line of the text file has one choice, as four fields separated by
+ * tabs:
  *
  *     device    library and version    computation    choice, in the library's terms
  *
@@ -15,7 +16,7 @@ extern "C" {
 #endif
 
 typedef struct cuda_profile_line {
-  char *text; /* owned; device, library, key and choice point into it */
+  char *text; /* owned; device, library, key and choice are parts of it */
   const char *device, *library, *key, *choice;
 } cuda_profile_line;
 
@@ -25,14 +26,14 @@ typedef struct cuda_profile {
   size_t count, room;
 } cuda_profile;
 
-/* bytes, with the final 0 */
+/* maximum bytes, including the final 0 */
 #define CUDA_PROFILE_KEY_MAX 256
 #define CUDA_PROFILE_CHOICE_MAX 512
 
-/* [init] Fails with EINVAL, naming file and line, ELOAD if the file cannot be opened, or EIO. may_be_absent: a missing
- * file counts as empty. */
+/* [init] Reads a profile. Fails with EINVAL, naming file and line; with ELOAD if the file cannot be opened; or with
+ * EIO. may_be_absent: a missing file counts as empty. */
 brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_be_absent);
-/* Fails with EINVAL if the profile has choices, but none for this device. Such a profile belongs to another device. */
+/* Fails with EINVAL if the profile has choices, but none for this device, because it then belongs to another device. */
 brim_status cuda_profile_check(const cuda_profile *profile, const char *device);
 /* Returns NULL if the profile has no choice. */
 const char *cuda_profile_find(const cuda_profile *profile, const char *device, const char *library, const char *key);
@@ -41,7 +42,7 @@ brim_status cuda_profile_add(cuda_profile *profile, const char *device, const ch
                              const char *choice);
 void cuda_profile_release(cuda_profile *profile);
 
-/* Describes a computation in words: everything that the library's choice may depend on. */
+/* Describe a computation in words, with everything that the library's choice may depend on. */
 struct cuda_product;
 struct cuda_dnn_conv;
 void cuda_product_key(char text[CUDA_PROFILE_KEY_MAX], const struct cuda_product *product, int tf32);

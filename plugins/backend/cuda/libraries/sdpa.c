@@ -1,9 +1,9 @@
-/* Attention by cuDNN's graphs (sdpa_graph.c): the library's first suggestion that is allowed and works becomes the
- * plan.
+/* Attention by cuDNN's graphs (sdpa_graph.c). The plan uses the library's first suggestion that is allowed and works.
  *
- * Sums must have a fixed order. In the library's gradients, up to compute capability 9, that depends on the form of the
- * graph: see the end of sdpa_graph.c. Engines do not report it, as their notes are the same for both forms; an engine
- * whose notes report a varying order is refused. On later devices the form alone is not enough, so they are excluded.
+ * Sums must have a fixed order. Up to compute capability 9, the order of sums in the library's gradients depends on the
+ * form of the graph: see the end of sdpa_graph.c. The notes of an engine do not show the difference, because they are
+ * the same for both forms. (An engine whose notes report a varying order is refused.) On later devices the form alone
+ * does not fix the order, so gradients are not offered there.
  *
  * Planning compiles kernels, which takes half a second, so equal layers of a model share a plan. */
 #include "../sdpa.h"
@@ -16,21 +16,21 @@
 #include "sdpa_graph.h"
 
 #define CAPABILITY_END_GRADIENTS 100
-/* Earlier gradients have known faults if the length of keys is not a multiple of 128. */
+/* Gradients of earlier versions are wrong if the length of keys is not a multiple of 128. */
 #define VERSION_LEAST 91600
 
 struct cuda_sdpa_plan {
   cuda_dnn_plan made;
   cuda_sdpa wanted;
   int users;
-  struct cuda_sdpa_plan **list, *next; /* of the backend's */
-  uint32_t used;                       /* a bit for each tensor of the graph; see sdpa_graph.h */
-  uint64_t delta_bytes;                /* of scratch, before the library's */
+  struct cuda_sdpa_plan **list, *next; /* the backend's list of plans, and the next plan in it */
+  uint32_t used;                       /* one bit for each tensor of the graph; see sdpa_graph.h */
+  uint64_t delta_bytes;                /* the bytes of delta, which precedes the library's scratch */
   float scale, least, one;
   int32_t queries, keys;
 };
 
-/* Limits that the library does not report, or reports only when a plan runs. */
+/* Checks limits that the library does not report, or reports only when a plan runs. */
 static brim_status check(const cuda_backend *b, const cuda_sdpa *a)
 {
   const int64_t limit = INT32_MAX;
@@ -48,7 +48,7 @@ static brim_status check(const cuda_backend *b, const cuda_sdpa *a)
 
 /* ---- the plan ---- */
 
-/* Takes a configuration from the suggestions if it works. */
+/* Uses a suggested configuration if it works. */
 static brim_status try(const cuda_backend *b, cuda_dnn_plan *plan, cudnnBackendDescriptor_t *configuration)
 {
   cudnnBackendDescriptor_t tried;
@@ -167,7 +167,7 @@ void cuda_sdpa_release(cuda_sdpa_plan *plan)
 
 /* ---- runs ---- */
 
-/* The library reads numbers from the host when a kernel is launched or recorded. */
+/* The library reads numbers from host memory when a kernel is launched or recorded. */
 static void find_values(const cuda_sdpa_plan *p, const cuda_sdpa_values *v, void *scratch, void *at[CUDA_SDPA_UIDS])
 {
   at[CUDA_SDPA_Q] = v->q;

@@ -2,11 +2,11 @@
  * certain forms of graph as attention and its gradient, so the operations between scores and weights must have the
  * library's order. Scores and weights are virtual: they exist only within the kernel.
  *
- * Sizes are always in the order N, head, row, column; strides give the order in memory. The product repeats key heads
- * that several query heads share, and a reduction adds up their gradients.
+ * Sizes are always in the order N, head, row, column; strides give the order in memory. If several query heads share a
+ * key head, the product repeats the key head, and a reduction adds up its gradients.
  *
- * Each step below takes tensors and returns a new tensor, or NULL after a failure. The first failure is kept, and later
- * steps do nothing. */
+ * Each function below takes tensors and returns a new tensor, or NULL after a failure. The builder keeps the first
+ * failure, and later functions then do nothing. */
 #include "sdpa_graph.h"
 
 #include "library.h"
@@ -27,16 +27,16 @@ typedef struct builder {
   uint32_t used;
   brim_status status;
   const cuda_sdpa *sdpa;
-  cudnnDataType_t small;                 /* the type of q, k and v, and of every factor of a matrix product */
-  layout query, key, result, score, row; /* the layouts of q and dq; of k, v, dk and dv; of y and dy; of the scores; of
-                                            a number for each row of scores */
+  cudnnDataType_t small; /* the type of q, k and v, and of every factor of a matrix product */
+  /* The layouts of q and dq; k, v, dk and dv; y and dy; the scores; one number per row of scores. */
+  layout query, key, result, score, row;
 } builder;
 
 static layout packed(int64_t n, int64_t heads, int64_t rows, int64_t columns)
 {
   return (layout){{n, heads, rows, columns}, {heads * rows * columns, rows * columns, columns, 1}};
 }
-/* [N,length,heads*D]; stride: from one position to the next */
+/* Returns the layout of [N,length,heads*D]. stride: the elements from one position to the next. */
 static layout heads_of(int64_t n, int64_t heads, int64_t length, int64_t D, int64_t stride)
 {
   return (layout){{n, heads, length, D}, {length * stride, D, stride, 1}};
@@ -162,8 +162,8 @@ static tensor reshape(builder *g, tensor x, tensor out)
 typedef struct each {
   cudnnPointwiseMode_t mode;
   tensor x, b, t;
-  cudnnDataType_t type; /* of the computation; 0 means FLOAT */
-  int64_t axis;         /* of GEN_INDEX */
+  cudnnDataType_t type; /* the type of the computation; 0 means FLOAT */
+  int64_t axis;         /* the axis of GEN_INDEX */
 } each;
 
 static tensor apply(builder *g, each e, tensor out)
@@ -182,7 +182,7 @@ static tensor apply(builder *g, each e, tensor out)
   finish_operation(g, operation);
   return out;
 }
-/* The same, with an intermediate tensor as its result. */
+/* Does the same, with an intermediate tensor as its result. */
 static tensor apply_float(builder *g, cudnnPointwiseMode_t mode, tensor x, tensor b, layout of)
 {
   return apply(g, (each){mode, x, b, .type = CUDNN_DATA_FLOAT}, between(g, of, CUDNN_DATA_FLOAT));
@@ -200,7 +200,7 @@ static tensor index_of(builder *g, tensor scores, int64_t axis)
                between(g, g->score, CUDNN_DATA_INT32));
 }
 
-/* Keeps the scores of keys that a query sees, t + S - T >= s, and replaces all others by the least number. */
+/* Keeps the scores of keys that a query sees (t + S - T >= s), and replaces all others by CUDA_SDPA_LEAST. */
 static tensor hide(builder *g, tensor scores)
 {
   if (!g->sdpa->causal) return scores;
@@ -245,7 +245,7 @@ static void forward(builder *g)
 
 /* ---- backward ---- */
 
-/* Computes delta, the sum of dy * y of each row, and keeps it in scratch. */
+/* Computes delta, the sum of dy * y for each row, and stores it in scratch. */
 static tensor make_delta(builder *g, tensor dy)
 {
   const tensor y = activation(g, CUDA_SDPA_OUT, g->result);
@@ -257,8 +257,8 @@ static tensor make_delta(builder *g, tensor dy)
                stored(g, CUDA_SDPA_DELTA, g->row, CUDNN_DATA_FLOAT));
 }
 
-/* Computes dk or dv: the product of the transposed tensor of scores or weights, and q or dy. Heads that share keys are
- * added up. */
+/* Computes dk or dv: the product of the transposed scores or weights with q or dy. Adds up the results of heads that
+ * share keys. */
 static void multiply_back(builder *g, tensor scores, tensor by, int uid)
 {
   const cuda_sdpa *a = g->sdpa;
@@ -284,9 +284,10 @@ static void backward(builder *g)
   multiply_back(g, weights, dy, CUDA_SDPA_DV);
   tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
-  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score); /* cuDNN 9.19 accepts 16 bits too */
+  /* In fp32; cuDNN 9.19 also accepts 16 bits. */
+  ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score);
   multiply_back(g, ds, q, CUDA_SDPA_DK);
-  /* The product writes dq directly, rather than fp32 sums to which blocks of keys add in any order. So the library
+  /* The product writes dq directly. If it made fp32 sums, blocks of keys would add to them in any order. So the library
    * keeps ds in scratch and goes over the keys in a fixed order. */
   const tensor keys = reshape(g, k, between(g, g->key, g->small));
   multiply(g, ds, keys, activation(g, CUDA_SDPA_DQ, g->query));

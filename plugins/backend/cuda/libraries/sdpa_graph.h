@@ -1,11 +1,11 @@
-/* Shared declarations of sdpa.c and sdpa_graph.c. */
+/* Declarations that sdpa.c and sdpa_graph.c share. */
 #ifndef CUDA_SDPA_GRAPH_H
 #define CUDA_SDPA_GRAPH_H
 #include "../sdpa.h"
 #include "dnn_graph.h"
 
-/* Tensors with stored values: in device memory, except for the numbers at the end, which the host passes with the
- * launch. */
+/* The tensors with stored values. They are in device memory, except for the numbers at the end, which the host passes
+ * with the launch. */
 enum {
   CUDA_SDPA_Q = 1,
   CUDA_SDPA_K,
@@ -16,7 +16,7 @@ enum {
   CUDA_SDPA_DQ,
   CUDA_SDPA_DK,
   CUDA_SDPA_DV,
-  CUDA_SDPA_DELTA, /* scratch: the sum of dy * y of each row */
+  CUDA_SDPA_DELTA, /* in scratch: the sum of dy * y for each row */
   CUDA_SDPA_SCALE,
   CUDA_SDPA_LEAST, /* the score of a key that is not seen */
   CUDA_SDPA_QUERIES,
@@ -25,8 +25,8 @@ enum {
   CUDA_SDPA_UIDS
 };
 
-/* [plan] Makes the graph of attention. The plan owns it and its parts. used: a bit for each of the tensors above that
- * it has. */
+/* [plan] Makes the graph of attention. The plan owns the graph and its parts. used: one bit for each of the tensors
+ * above that the graph has. */
 brim_status cuda_sdpa_describe(const cuda_backend *b, cuda_dnn_plan *plan, const cuda_sdpa *sdpa,
                                cudnnBackendDescriptor_t *out, uint32_t *used);
 #endif
