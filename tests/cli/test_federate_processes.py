@@ -281,7 +281,8 @@ class Refusals(Processes):
 
 class Queue(Processes):
     def test_processes_wait_for_memory_that_another_run_holds(self):
-        devices = ["backend=cpu", "backend.devices=1", "backend.memory_mb=5"]  # plans: 3.5 to 4.5 by instruction set, and 1.6
+        # Plans: 3.5 to 4.5 by instruction set, and 1.6.
+        devices = ["backend=cpu", "backend.devices=1", "backend.memory_mb=5"]
         words = [*SMALL, *devices, "model.width=16"]
         holder = self.hold_still("holder", "model=mlp", "model.hidden=[384]", "dataset=synthetic",
                                  "dataset.shape=[1,16,16]", "training.batch_size=32", *devices)
