@@ -1,6 +1,6 @@
 # Empties FOLDER and runs the command after "--" in it. The command must exit with status 0, and its output on both
-# streams must match every expression in EXPECT. It does not see the claims of other runs, so tests can run in parallel,
-# nor times of kernels that other projects measured: the tests of a project share a cache.
+# streams must match every expression in EXPECT. FOLDER has its own claims, so that tests can run in parallel. The tests
+# of a project share a cache, so they see only kernel times that this project measured.
 set(command)
 set(is_command FALSE)
 foreach(i RANGE 1 ${CMAKE_ARGC})

@@ -46,12 +46,12 @@ target_link_libraries(brim_headers INTERFACE ${BRIM_CORE_LIBRARIES})
 add_library(brim_core INTERFACE)
 target_link_libraries(brim_core INTERFACE brim_headers)
 
-# Other tests of internals link brim_internals. With a sanitizer that is libbrim, which then exports every function: all
-# objects would make each of 180 programs 38 MB, and linking them takes minutes.
+# Other tests of internals link brim_internals. In a build with a sanitizer brim_internals is libbrim, which then
+# exports every function. Linking all objects instead would make each of 180 programs 38 MB large and take minutes.
 add_library(brim_internals INTERFACE)
 if(BRIM_SANITIZE)
   target_link_libraries(brim_internals INTERFACE brim_headers libbrim)
-  target_compile_options(brim_internals INTERFACE -fPIC) # so that no program has copies of its variables
+  target_compile_options(brim_internals INTERFACE -fPIC) # so that no program has copies of libbrim's variables
 else()
   target_link_libraries(brim_internals INTERFACE brim_core)
 endif()
@@ -88,11 +88,12 @@ brim_folder(cli train report export launch simulate monitor)
 # Numbers in sorting networks are finite; see network.h.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES COMPILE_OPTIONS
                             "-ffinite-math-only;-fno-signed-zeros")
-# Values of a GGUF have the bits of the reference, whose products and sums are rounded one by one.
+# Values read from a GGUF must have the same bits as in the reference implementation, which rounds every product and
+# every sum. A fused multiply-add would round only once.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/gguf_types.c PROPERTIES COMPILE_OPTIONS
                             "-ffp-contract=off")
 
-# NVTX is headers of the CUDA toolkit; without them observe.nvtx is refused.
+# NVTX consists of headers in the CUDA toolkit. A build without them refuses observe.nvtx.
 find_path(BRIM_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ENV CUDA_PATH PATHS /usr/local/cuda/include)
 if(BRIM_NVTX_INCLUDE)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/tracing.c PROPERTIES COMPILE_DEFINITIONS BRIM_HAS_NVTX

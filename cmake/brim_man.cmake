@@ -6,7 +6,7 @@ endif()
 add_executable(brim_make_pages docs/man/make_pages.c docs/man/commands.c docs/man/configuration.c)
 target_link_libraries(brim_make_pages PRIVATE brim_core)
 target_compile_definitions(brim_make_pages PRIVATE BRIM_VERSION="${PROJECT_VERSION}" _GNU_SOURCE)
-# A page lists the keys of plugins, so the program loads them: plugins take brim's functions from it.
+# The pages list the keys of plugins, so the program loads the plugins, and they use the brim functions that it exports.
 set_target_properties(brim_make_pages PROPERTIES ENABLE_EXPORTS ON OUTPUT_NAME make_pages)
 brim_options(brim_make_pages)
 

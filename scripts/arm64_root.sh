@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # arm64_root.sh FOLDER: unpacks the arm64 libraries that brim is built with into FOLDER, a root for the cross compiler
-# and the emulator. apt reads this machine's sources with lists of its own, so nothing is installed or changed outside
-# FOLDER, it needs no root, and files that Debian's multiarch cannot install side by side are no problem.
-# A second call does nothing.
+# and the emulator. apt reads this machine's sources but keeps its lists in FOLDER. So it needs no root permission,
+# changes nothing outside FOLDER, and can unpack files that Debian's multiarch cannot install side by side. A second
+# call does nothing.
 set -euo pipefail
 root=$(mkdir -p "${1:?"usage: scripts/arm64_root.sh FOLDER"}" && cd "$1" && pwd)
 packages=(libc6-dev libstdc++6 libyaml-dev libjansson-dev libxxhash-dev zlib1g-dev libdnnl-dev libpcre2-dev
@@ -31,7 +31,7 @@ ln -s usr/bin usr/lib "$root"
 for package in "$apt"/cache/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" --keep-directory-symlink --exclude=./usr/share
 done
-# Absolute links lead out of the root.
+# Absolute links would lead out of the root, so they become relative.
 find "$root/usr" -type l -lname '/*' | while read -r link; do
   ln -sf "$(realpath -m --relative-to="$(dirname "$link")" "$root$(readlink "$link")")" "$link"
 done

@@ -19,7 +19,7 @@ ANCHOR = re.compile(r"""<a\s+(?:id|name)=["']([^"']+)["']""")
 
 
 def without_code(path):
-    """(number, text) of the lines outside of code blocks, with inline code blanked."""
+    """Returns (number, text) of the lines outside of code blocks, with inline code blanked."""
     fence = None
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         mark = re.match(r"\s*(```+|~~~+)", text)
@@ -31,7 +31,7 @@ def without_code(path):
 
 
 def slug(heading):
-    """The anchor that GitHub gives a heading."""
+    """Returns the anchor that GitHub gives a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
@@ -71,7 +71,7 @@ def problem(page, target):
 
 
 def check(names):
-    """Prints the links of these pages that lead nowhere. True if all links are good."""
+    """Prints the links of these pages that lead nowhere. Returns True if all links are good."""
     bad = 0
     for page in map(pathlib.Path, names):
         for number, target in links(page):

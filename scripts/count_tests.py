@@ -20,7 +20,7 @@ UNITTEST = re.compile(r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED)(?: \((.*)\
 
 
 def count_output(text):
-    """The cases that passed, failed and were skipped, as the program printed them."""
+    """Returns the numbers of cases that passed, failed and were skipped, as the program printed them."""
     counts = {key: sum(map(int, pattern.findall(text))) for key, pattern in CMOCKA.items()}
     for total, details in UNITTEST.findall(text):
         detail = {key.strip(): int(value) for key, value in re.findall(r"([a-z ]+)=(\d+)", details)}

@@ -21,8 +21,8 @@ HEAD = ("arch", "registers", "shared", "stack", "spills", "file", "kernel")
 
 
 def read(path):
-    """Kernels of an object file: {name, arch, registers, shared, stack, spills}. The stack of functions that were not
-    inlined counts for the kernel that they were compiled with."""
+    """Returns the kernels of an object file: {name, arch, registers, shared, stack, spills}. The stack of a function
+    that was not inlined counts for the kernel that it was compiled with."""
     kernels, kernel = [], None
     for line in path.read_text(encoding="utf-8").splitlines():
         if entry := ENTRY.search(line):
@@ -39,7 +39,7 @@ def read(path):
 
 
 def demangled(names):
-    """Names as in the source, without parameters; unchanged if there is no c++filt."""
+    """Returns the names as in the source, without parameters; they stay unchanged if there is no c++filt."""
     try:
         text = subprocess.run(["c++filt"], input="\n".join(names), text=True, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

@@ -33,7 +33,7 @@ case "${1:-}" in
   *) files=("$@") ;;
 esac
 ((${#files[@]})) || { echo "lint: no source files to check"; exit 0; }
-# of EXTENSIONS: those of the files that have one of them
+# of EXTENSIONS: prints the files that have one of these extensions
 of() { printf '%s\n' "${files[@]}" | grep -E "\.($1)$" || true; }
 
 failed=0

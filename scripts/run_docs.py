@@ -68,7 +68,7 @@ class Block:
 
 
 def parse(lines, page):
-    """The blocks ```sh, each with the place of its block ```text."""
+    """Returns the blocks ```sh, each with the place of its block ```text."""
     blocks, last, i = [], None, 0
     while i < len(lines):
         fence = re.fullmatch(r"```(\w*)\s*", lines[i])
@@ -92,7 +92,7 @@ def parse(lines, page):
 
 
 def script(blocks, outputs):
-    """A bash script that writes the output of each block to a file of its own."""
+    """Returns a bash script that writes the output of each block to a separate file."""
     parts = ["set -eE", 'trap \'echo "run_docs: exit status $? of: $BASH_COMMAND" >&2\' ERR']
     for number, block in enumerate(blocks):
         parts += [f"exec >'{outputs}/{number}' 2>&1", *block.commands]
@@ -104,11 +104,11 @@ def environment(home, prefix):
     path = kept.get("PATH", os.defpath)
     return {**kept, "PATH": f"{prefix}/bin:{path}" if prefix else path, "HOME": str(home), "PWD": str(home),
             "LC_ALL": "C.UTF-8", "TZ": "UTC", "CUDA_VISIBLE_DEVICES": "", "BRIM_CLAIMS_DIR": f"{home.parent}/claims",
-            "OMP_NUM_THREADS": "2", "ONEDNN_MAX_CPU_ISA": "AVX2"}  # a plan's scratch depends on both
+            "OMP_NUM_THREADS": "2", "ONEDNN_MAX_CPU_ISA": "AVX2"}  # the size of a plan's scratch depends on both
 
 
 def run(blocks, folder, prefix, seconds):
-    """The output of each block that was begun; and None, or the error."""
+    """Returns the output of each block that was begun, and the error or None."""
     home, outputs = folder / "home", folder / "outputs"
     home.mkdir()
     outputs.mkdir()
@@ -123,7 +123,7 @@ def run(blocks, folder, prefix, seconds):
         wrong = f"not done after {seconds} seconds"
     finally:
         try:
-            os.killpg(process.pid, signal.SIGKILL)  # also processes that the page left in the background
+            os.killpg(process.pid, signal.SIGKILL)  # kills processes that the page left in the background too
         except ProcessLookupError:
             pass
         process.wait()
@@ -136,7 +136,7 @@ def run(blocks, folder, prefix, seconds):
 
 
 def compared(lines):
-    """The lines without the parts that differ between machines."""
+    """Returns the lines without the parts that differ between machines."""
     result = []
     for line in lines:
         for pattern, name in VARIES:
@@ -146,7 +146,7 @@ def compared(lines):
 
 
 def examples(lines):
-    """Indented commands, each with its line number from 1; a backslash continues a line."""
+    """Returns the indented commands, each with its line number from 1; a backslash continues a line."""
     result, i = [], 0
     while i < len(lines):
         first, command = i + 1, lines[i]
@@ -160,7 +160,7 @@ def examples(lines):
 
 
 def configurations(command):
-    """The commands that show the configurations of a training or a plan: one for each job of a sweep."""
+    """Returns the commands that show the configurations of a training or a plan, one for each job of a sweep."""
     words = subprocess.run(["bash", "--noprofile", "--norc", "-c", 'brim() { printf "%s\\0" "$@"; }\n' + command],
                            stdout=subprocess.PIPE, text=True, check=True).stdout.split("\0")[:-1]
     sweeps = "-m" in words
@@ -173,7 +173,7 @@ def configurations(command):
 
 
 def check_examples(page, lines, arguments):
-    """True if brim accepts the configurations of all examples."""
+    """Returns True if brim accepts the configurations of all examples."""
     true = True
     with tempfile.TemporaryDirectory(prefix="brim-docs-") as folder:
         home = pathlib.Path(folder).resolve() / "home"
@@ -189,7 +189,7 @@ def check_examples(page, lines, arguments):
 
 
 def check(page, arguments):
-    """Checks a page, or writes it. True if its outputs are now those of its commands."""
+    """Checks a page, or writes it. Returns True if its outputs are now those of its commands."""
     lines = page.read_text(encoding="utf-8").splitlines()
     blocks = parse(lines, page)
     if not blocks and not examples(lines):
@@ -206,7 +206,7 @@ def check(page, arguments):
     if wrong:
         print(f"{page}:{blocks[len(printed) - 1].line + 1}: {wrong}:", *printed[-1], sep="\n  ")
         return False
-    for block, got in reversed(list(zip(blocks, printed))):  # from the end, so that lines keep their numbers
+    for block, got in reversed(list(zip(blocks, printed))):  # backwards, so that lines keep their numbers
         if block.output is None or compared(lines[block.output]) == compared(got):
             continue
         if arguments.write:

@@ -43,7 +43,7 @@ class Item:
 
 
 def visible(text):
-    """The lines between the guards, without includes and hidden sides of conditions."""
+    """Returns the lines between the guards, without includes and hidden sides of conditions."""
     shown, hidden = [], []
     for line in text.splitlines():
         word = line.split(" ")[0]
@@ -64,7 +64,7 @@ def visible(text):
 
 
 def comment_at(lines, i):
-    """The comment that begins in line i, as lines of text, and the number of the line after it."""
+    """Returns the comment that begins in line i, as lines of text, and the number of the line after it."""
     end = i
     while "*/" not in lines[end]:
         end += 1
@@ -73,7 +73,8 @@ def comment_at(lines, i):
 
 
 def declaration_at(lines, i):
-    """The declaration that begins in line i, without the body of a function, and the number of the line after it."""
+    """Returns the declaration that begins in line i, without the body of a function, and the number of the line after
+    it."""
     if lines[i].startswith("#"):
         end = i
         while lines[end].endswith("\\"):
@@ -97,7 +98,7 @@ def declaration_at(lines, i):
 
 
 def without_comments(line, inside):
-    """A line's code, and whether it ends within a comment."""
+    """Returns a line's code, and whether the line ends within a comment."""
     code = ""
     while line:
         start, end = line.find("/*"), line.find("*/")
@@ -113,7 +114,7 @@ def without_comments(line, inside):
 
 
 def names_of(code):
-    """The names that a declaration declares: {name: "function", "macro", "struct" ...}."""
+    """Returns the names that a declaration declares: {name: "function", "macro", "struct" ...}."""
     if match := re.match(r"#define (\w+)", code):
         return {match[1]: "macro"}
     if match := re.search(r"^}\s*(\w+);", code, re.MULTILINE):
@@ -135,7 +136,7 @@ def belong(before, names):
 
 
 def paragraphs(doc):
-    """A comment's lines; an empty line between two indented ones is indented too."""
+    """Returns a comment's lines; an empty line between two indented ones is indented too."""
     for i, line in enumerate(doc):
         within = line == "" and 0 < i < len(doc) - 1 and doc[i - 1].startswith("  ") and doc[i + 1].startswith("  ")
         yield "  " if within else line
@@ -149,11 +150,11 @@ def tidy(code):
 
 
 def read_header(path):
-    """The header's opening comment and its items."""
+    """Returns the header's opening comment and its items."""
     lines = visible(path.read_text(encoding="utf-8"))
     intro, i = comment_at(lines, 0)
     items, doc, functions = [], None, set()
-    beside = False  # no empty line since the last declaration
+    beside = False  # True if no empty line followed the last declaration
     while i < len(lines):
         line = lines[i]
         if line.strip() in ("", 'extern "C" {', "}"):
@@ -173,7 +174,7 @@ def read_header(path):
             text = tidy("\n".join(code))
             names = names_of(text)
             if any(name in functions for name in names) or text.startswith(("extern ", "#undef")):
-                continue  # macros of model.h that put brim_at before a function
+                continue  # skips the macros of model.h that put brim_at before a function
             functions.update(name for name, kind in names.items() if kind == "function")
             follows = doc is None and items and items[-1].code and beside
             if follows and belong(items[-1].names, names):
@@ -194,7 +195,7 @@ class Reference:
         stems = sorted((path.stem for path in HEADERS.glob("*.h")), key=lambda stem: (
             ORDER.index(stem) if stem in ORDER else len(ORDER), stem))
         self.headers = {stem: read_header(HEADERS / f"{stem}.h") for stem in stems if stem != "brim"}
-        self.place = {}  # of each name: its header and anchor
+        self.place = {}  # header and anchor of each name
         for stem, (_, items) in self.headers.items():
             for item in items:
                 # gelu is an enum in ops.h and a function; links mean the function
@@ -214,7 +215,7 @@ class Reference:
         return since
 
     def since_of(self, item):
-        """The ABI version that introduced an item; "" for the first version."""
+        """Returns the ABI version that introduced an item; "" for the first version."""
         stated = re.search(r"[Ss]ince ABI (\d+\.\d+)\.?$", " ".join(item.doc))
         versions = {self.since[name] for name in item.names if self.since.get(name, "1.0") != "1.0"}
         return stated[1] if stated else max(versions, default="")
@@ -237,7 +238,7 @@ class Reference:
         return "".join(parts)
 
     def prose(self, doc, page):
-        """A comment as Markdown: indented text is code, and so is a whole table of tensors (ops.h)."""
+        """Returns a comment as Markdown: indented text is code, and so is a whole table of tensors (ops.h)."""
         if any(re.search(r"\S {2,}(in|out):", line) for line in doc):
             return "```text\n" + "\n".join(doc) + "\n```\n"
         out = []
@@ -266,7 +267,7 @@ class Reference:
 
     @staticmethod
     def contents(items):
-        """A line for each section, with its names."""
+        """Returns a line for each section, with its names."""
         sections = [("", [])]
         for item in items:
             if item.title:
@@ -341,7 +342,7 @@ def shipped(kind, name):
 
 
 def plugins_page(program, before):
-    """The page; plugins that this build lacks are copied from the old page."""
+    """Returns the page; it copies plugins that this build lacks from the old page."""
     environment = {name: value for name, value in os.environ.items() if name != "BRIM_PLUGIN_PATH"}
     out = subprocess.run([program, "plugins", "--json"], check=True, text=True, env=environment,
                          stdout=subprocess.PIPE).stdout

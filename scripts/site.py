@@ -63,7 +63,7 @@ def renamed(page):
 
 
 def copy(name, folder):
-    """A page loses its links to folders, which a site cannot show."""
+    """Copies a page without its links to folders, which a site cannot show."""
     to = folder / renamed(name)
     to.parent.mkdir(parents=True, exist_ok=True)
     if not name.endswith(".md"):
@@ -87,7 +87,7 @@ def copy(name, folder):
 
 
 def linked(pages):
-    """The other files that the pages link to."""
+    """Returns the other files that the pages link to."""
     found = set()
     for page in pages:
         for _, target in check_links.links(ROOT / page):
@@ -118,7 +118,7 @@ def config(pages, folder, site):
 
 
 def write_versions(new):
-    """The menu of versions, newest first; the site's first page leads to the newest."""
+    """Writes the menu of versions, newest first. The site's first page leads to the newest version."""
     versions = sorted((f.name for f in OUT.iterdir() if (f / "index.html").exists()),
                       key=lambda v: [int(n) for n in re.findall(r"\d+", v)], reverse=True)
     (OUT / "versions.json").write_text(json.dumps(
@@ -138,7 +138,7 @@ def build():
     for page in [*pages, *linked(pages)]:
         copy(page, folder)
     (folder / WIDE).write_text(".md-grid { max-width: 80rem; }\n")  # lines of code have up to 130 columns
-    # JSON is YAML, which names a function by a tag
+    # JSON is valid YAML, except for the tag that names a function
     file, slugify = OUT / "mkdocs.yml", '!!python/object/apply:pymdownx.slugs.slugify {"kwds": {"case": "lower"}}'
     file.write_text(json.dumps(config(pages, folder, OUT / name)).replace('"GITHUB"', slugify))
     result = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", file],
@@ -151,7 +151,7 @@ def build():
 
 
 def run_in_tools():
-    """This program again, by a Python that has mkdocs."""
+    """Runs this program again with a Python that has mkdocs."""
     python = TOOLS / "bin/python3"
     if pathlib.Path(sys.prefix).resolve() == TOOLS.resolve():
         return
@@ -165,7 +165,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--serve", action="store_true")
     options = parser.parse_args()
-    os.chdir(ROOT)  # which the names of pages are relative to
+    os.chdir(ROOT)  # the names of pages are relative to this folder
     OUT.mkdir(parents=True, exist_ok=True)
     run_in_tools()
     status = build()

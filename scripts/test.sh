@@ -29,15 +29,15 @@ scripts/setup.sh test || exit
 BRIM_JUST=$(scripts/just.sh) && export BRIM_JUST
 export BRIM_TEST_TIER=$tier
 # gcc 12's LeakSanitizer misreads thread-local storage of libraries that are loaded at run time, and crashes at exit;
-# this switches that reading off, not the search for leaks.
+# this option stops it from reading that storage, but it still searches for leaks.
 export ASAN_OPTIONS=intercept_tls_get_addr=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 broken=0
 reports=()
 skipped=()
 
-# The folder for the tests' files, if the user names none. brim waits until the disk has its records and checkpoints,
-# which is most of a small run's time; a folder in memory makes it wait for nothing. It needs room, and permission to
-# run programs, as tests build some.
+# The tests' files go into a folder in memory unless the user sets TMPDIR. brim waits until its records and checkpoints
+# are on the disk, which takes most of a small run's time; in memory it need not wait. The folder needs enough room, and
+# must allow programs to run, because some tests build programs.
 if [[ -z ${TMPDIR:-} ]] && memory=$(mktemp -d -p /dev/shm brim-tests-XXXXXX 2>/dev/null); then
   trap 'rm -rf "$memory"' EXIT
   chmod 755 "$memory" # some tests run as another user
@@ -61,9 +61,9 @@ suite() {
   shift
   echo "== $preset: testing"
   rm -f "$report"
-  # Many tests wait most of their time, for ranks that are lost or for a turn: so more run at once than there are
-  # processors. The time limit ends only what hangs. The report needs the programs' whole output, which says how many
-  # cases they ran.
+  # Many tests spend most of their time waiting, so more tests run at once than there are processors. The time limit
+  # only ends tests that hang. The report needs the whole output of each program, because the output says how many cases
+  # ran.
   ctest --test-dir "build/$preset" --output-on-failure --parallel "$(($(nproc) * 2))" --timeout 1500 \
     --output-junit tests.xml --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@"
   if [[ -e $report ]]; then
@@ -82,23 +82,23 @@ full) presets="release asan tsan fuzz arm64" ;;
 esac
 for preset in ${TEST_PRESETS:-$presets}; do
   case $tier-$preset in
-  quick-release) # BENCH_CASES: of each operation in the conformance suite; without it, all
+  quick-release) # BENCH_CASES: the number of cases of each operation in the conformance suite; the default is all
     BUILD_TARGETS="brim plugins/all models/all quick_tests" build release &&
       BENCH_CASES=2 suite release --label-regex '^quick$'
     ;;
-  middle-release) # a new folder's device code is made for one of the two default devices: half of ptxas' time
+  middle-release) # a new folder compiles device code for one of the two default devices, which halves ptxas' time
     [[ -e build/release/build.ninja ]] || one=-DBRIM_CUDA_ARCHITECTURES=90
     build release ${one:+"$one"} && BENCH_CASES=6 suite release --label-exclude '^full$' ;;
   middle-asan) build asan -DBRIM_EMULATED=OFF && BENCH_CASES=2 suite asan --label-exclude '^(full|plain|long)$' ;;
-  full-release) build release -DBRIM_CUDA_ARCHITECTURES=all && suite release ;; # checks warnings and spills on all
+  full-release) build release -DBRIM_CUDA_ARCHITECTURES=all && suite release ;; # also checks spills, for all devices
   full-asan) build asan -DBRIM_EMULATED=ON && suite asan --label-exclude '^long$' ;;
-  *-tsan) # nothing is built but what these need
+  *-tsan) # builds only the targets that these tests need
     BUILD_TARGETS="brim brim_backend_cpu brim_dataset_synthetic brim_model_cnn brim_model_lightcnn brim_model_mlp \
       test_loader test_data test_progress test_cpu_parts" build tsan &&
       suite tsan --tests-regex '^(loader|data|progress|cpu_parts|cli_threads)$'
     ;;
   middle-fuzz) BUILD_TARGETS=fuzz_yaml build fuzz && suite fuzz --tests-regex '^fuzz_yaml$' ;;
-  *-arm64) # of a machine that cannot have it, nothing is tested
+  *-arm64) # skipped on a machine that cannot run it
     if [[ $(uname -m) != x86_64 ]] || ! scripts/setup.sh arm64 || ! scripts/arm64_root.sh build/arm64-root; then
       skipped+=("arm64: the cross compiler, qemu or the arm64 packages are not to be had here")
       continue

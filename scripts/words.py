@@ -47,7 +47,7 @@ def ours(paths):
 
 
 def find(files, phrases):
-    """How many lines there are; and (file, number of the line, its text, phrase) of each find."""
+    """Returns the number of lines, and (file, number of the line, its text, phrase) for each find."""
     count, found = 0, []
     for file in files:
         for number, text in enumerate(lines_of(file), 1):

@@ -61,7 +61,7 @@ static inline brim_status save(const char *run, int64_t step, int64_t keep, bool
   return brim_checkpoint_write(run, &s, &tensors, keep);
 }
 
-/* The returned path is valid until the next call but one. */
+/* Makes an empty folder for a run. The returned path is valid until the next call but one. */
 static inline const char *new_run(const char *name)
 {
   static char paths[2][SCRATCH_PATH * 2];
@@ -73,7 +73,8 @@ static inline const char *new_run(const char *name)
   return run;
 }
 
-/* Every name below a folder with type, length, hash or target, sorted: two trees are alike if these are. */
+/* tree_of() lists every name below a folder with its type, length, and hash or target, sorted. Two trees are alike if
+ * their lists are equal. */
 static inline int by_text(const void *a, const void *b)
 {
   return strcmp(*(char *const *)a, *(char *const *)b);
@@ -115,7 +116,7 @@ static inline char *tree_of(const char *folder)
   return all.s ? all.s : brim_xstrdup("");
 }
 
-/* The step of the checkpoint that a resume would use, after reading all of it; -1: none. */
+/* Reads the whole checkpoint that a resume would use, and returns its step; -1: there is no checkpoint. */
 static inline int64_t found_step(const char *run)
 {
   char path[SCRATCH_PATH];

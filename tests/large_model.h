@@ -22,7 +22,7 @@ static brim_tensor *large_heads(brim_graph *g, brim_tensor *x)
   return brim_permute(g, brim_reshape(g, x, 4, dim), (int32_t[]){0, 2, 1, 3});
 }
 
-/* Scores pass through a relu: for a plan the function between the two products does not matter. */
+/* Scores pass through a relu instead of a softmax: for a plan the function between the two products does not matter. */
 static brim_tensor *large_block(brim_graph *g, brim_tensor *x, int block)
 {
   char name[64];

@@ -47,7 +47,7 @@ CHOOSING_SEED, SEEDS = 1, [2, 3, 4, 5, 6]
 
 
 def read_digits(path):
-    """The lines of each class: bytes of pixels, by label."""
+    """Returns the digits of each class as bytes of pixels, by label."""
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("ascii")
     by_class = [[] for _ in range(CLASSES)]

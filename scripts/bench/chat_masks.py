@@ -48,7 +48,7 @@ def make_tokenizer(path, template, folder):
 
 
 def brim_samples(brim, folder, rows):
-    """Tokens and what counts of each row; a text if brim refuses them."""
+    """Returns the tokens of each row and the flags of those that count, or a text if brim refuses the rows."""
     (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["model=decoder", "dataset=chat", f"dataset.tokenizer={folder}", f"dataset.path={folder}/a.jsonl",
              "dataset.context=8192", "dataset.packing=false", f"dataset.cache={folder}"]
@@ -67,14 +67,14 @@ def expected(tokenizer, row, marks):
 
 
 def compare(tokenizer, row, sample, marks):
-    """The first difference in a sample, or None."""
+    """Returns the first difference in a sample, or None."""
     ids, mask = expected(tokenizer, row, marks)
     count = len(sample["tokens"])
     if sample["tokens"] != ids[:count]:
         return f"other ids\n{sample['tokens']}\n{ids}"
     if marks:
         mask = [0, *mask[1:]]
-        # transformers leaves out the further tokens of a mark's last character, if that has several
+        # if the last character of a mark has several tokens, transformers leaves out all but the first
         parts = {i for i in range(count) if "\ufffd" in tokenizer.decode([ids[i]])}
         if any(int(sample["counts"][i]) != mask[i] for i in range(count) if i not in parts) or any(mask[count:]):
             return f"another mask\n{[int(c) for c in sample['counts']]}\n{mask}"

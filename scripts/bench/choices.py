@@ -25,7 +25,7 @@ CONTEXT, STRIDE, WORDS = 512, 384, 1000
 LETTERS = "ABCDE"
 METRICS = [{"metric": "acc", "aggregation": "mean"}, {"metric": "acc_norm", "aggregation": "mean"}]
 TASKS = {
-    # tasks/mmlu/default, for any number of choices: one of the questions has five
+    # tasks/mmlu/default, for any number of choices, because one question has five
     "mmlu": {"description": "The following are multiple choice questions (with answers) about "
                             "{{subject.replace('_', ' ')}}.\n\n",
              "doc_to_text": "{{question.strip()}}{% for choice in choices %}\n{{'ABCDE'[loop.index0]}}. {{choice}}"
@@ -37,7 +37,7 @@ TASKS = {
 
 
 def read_mmlu(package):
-    """The questions of MMLU with subject, choices and the index of the answer."""
+    """Returns the questions of MMLU with subject, choices and the index of the answer."""
     prompts = json.loads((package / "tasks/mmlu/flan_cot_fewshot/_cot_prompts.json").read_text(encoding="utf-8"))
     for subject, text in prompts.items():
         for part in re.split(r"\n\nQ: ", text)[1:]:
@@ -76,7 +76,7 @@ class Reference:
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
     def log_likelihoods(self, tokens):
-        """Of each token after the first."""
+        """Returns the log-likelihood of each token after the first."""
         torch = self.torch
         with torch.no_grad():
             logits = self.model(torch.tensor([tokens[:-1]])).logits[0].double()
@@ -97,7 +97,7 @@ class Reference:
                 "perplexity": math.exp(total / scored), "bits_per_byte": total / math.log(2) / len(text.encode())}
 
     def answers(self, name, file):
-        """lm-eval's scores of each question, and its accuracies."""
+        """Returns lm-eval's scores of each question, and its accuracies."""
         import lm_eval
         from lm_eval.models.huggingface import HFLM
         model = HFLM(pretrained=self.model, tokenizer=self.tokenizer, batch_size=8, device="cpu")
@@ -113,7 +113,7 @@ class Reference:
 
 
 def compare_answers(docs, got, want):
-    """Scores and judgement of each question."""
+    """Compares the scores of each question, and whether it counts as right."""
     for key, prediction in ("right", "prediction"), ("right_norm", "prediction_norm"):
         same = sum((row[prediction] == doc["answer"]) == bool(right)
                    for row, doc, right in zip(got["scores"], docs, want[key]))

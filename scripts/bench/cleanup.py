@@ -31,7 +31,7 @@ def resident(pid):
 
 
 def cached(folder):
-    """Bytes of the folder's files in the page cache."""
+    """Returns the bytes of the folder's files in the page cache."""
     total = 0
     for path in folder.rglob("*.safetensors"):
         if path.is_symlink() or any(parent.is_symlink() for parent in path.parents):
@@ -55,7 +55,7 @@ def show(what, milliseconds, freed):
 
 
 def clean_up(folder, kind):
-    """A run that cleans up in every round."""
+    """Makes a run that cleans up in every round."""
     rounds = "policy.periodic.light_every_n_rounds=1 policy.periodic.heavy_every_n_rounds=0" if kind == "light" else \
              "policy.periodic.light_every_n_rounds=0 policy.periodic.heavy_every_n_rounds=1"
     run = folder / kind
@@ -83,7 +83,7 @@ def clean_up(folder, kind):
 
 
 def sweep(folder):
-    """The time from a job's last line, before it frees anything, to the start of the next one's process."""
+    """Measures the time from a job's last line, before it frees anything, to the start of the next job's process."""
     jobs = 12
     process = subprocess.Popen([BRIM, "train", "-m", f"run.dir={folder / 'sweep'}", *MODEL, "training.steps=4",
                                 f"seed={','.join(map(str, range(jobs)))}", "backend.memory_mb=1024"],

@@ -84,13 +84,13 @@ PEERS = {
 # ---- memory ----
 
 def marked_processes(mark):
-    """All processes with the mark in their environment, which children inherit, even if their parent has ended."""
+    """Finds all processes with the mark in their environment. Children inherit it, even if their parent has ended."""
     for process in pathlib.Path("/proc").iterdir():
         try:
             if process.name.isdigit() and mark in (process / "environ").read_bytes():
                 yield process
         except OSError:
-            pass  # it has ended, or belongs to another user
+            pass  # the process has ended, or belongs to another user
 
 
 def pss_bytes(process):
@@ -146,7 +146,8 @@ def run_brim(brim, folder, words, rounds):
 
 
 def measure_brim(brim, folder, words, rounds):
-    """The peak is the larger of the sampled one and that of summary.json, as sampling can miss the last moments."""
+    """Runs brim. The peak is the larger one of the sampled peak and that of summary.json, because sampling can miss the
+    last moments."""
     _, peak = run_brim(brim, folder, words, rounds)
     summary = json.loads((folder / "summary.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -155,7 +156,7 @@ def measure_brim(brim, folder, words, rounds):
 
 
 def write_job(folder, start, rounds, warm, algorithm="fedavg", dtype="float32"):
-    """Configured like the run `start`, which has the initial weights."""
+    """Writes a job that is configured like the run `start`, which has the initial weights."""
     path, c = folder / f"{algorithm}.json", configuration(start)
     path.write_text(json.dumps({
         "data": FOLDER, "start": str(start), "images": str(folder.parent / "images.f32"),
@@ -186,7 +187,7 @@ def torch_python():
 
 
 def find_peers(options):
-    """The Python of each peer that is available."""
+    """Finds the Python of each peer that is available."""
     found = {}
     for peer, (module, *_) in PEERS.items():
         if options.peers and peer not in options.peers.split(","):
@@ -278,7 +279,7 @@ WITHOUT_LIMIT = ("scaffold_pfl", "feddyn_fedlab", "clipped_flower")
 
 
 def check_form(options, peers, case, folder, words, algorithm):
-    """Whether a peer's weights differ too much. The initial weights are in folder/start."""
+    """Returns whether a peer's weights differ too much. The initial weights are in folder/start."""
     run_brim(options.brim, folder / algorithm, words, 3)
     first, ours = brim_weights(folder / "start"), brim_weights(folder / algorithm)
     if algorithm == "ditto":

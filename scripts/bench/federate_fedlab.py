@@ -37,7 +37,8 @@ class Batches:
 
 
 class CorrectedServer(FedDynServerHandler):
-    """The published one subtracts the global model once from the sum of the clients' models, not once for each."""
+    """The published server subtracts the global model only once from the sum of the clients' models; it must do so once
+    for each client."""
 
     def global_update(self, buffer):
         self.h = self.h + self.alpha / self.num_clients * (len(buffer) - 1) * self.model_parameters
@@ -45,7 +46,7 @@ class CorrectedServer(FedDynServerHandler):
 
 
 class CorrectedTrainer(FedDynSerialClientTrainer):
-    """The published one computes its regularizer from copies of the parameters, which have no gradient."""
+    """The published trainer computes its regularizer from copies of the parameters, which have no gradient."""
 
     @property
     def model_parameters(self):
@@ -58,7 +59,7 @@ class CorrectedTrainer(FedDynSerialClientTrainer):
 
 
 def open_programs(job, model):
-    """FedLab's server and trainer."""
+    """Makes FedLab's server and trainer."""
     rounds, share, optim = job.rounds, job["cohort"] / job["clients"], [job["epochs"], job["batch"], job["rate"]]
     if job["algorithm"] == "scaffold":
         server, trainer = (ScaffoldServerHandler(model, rounds, share),

@@ -55,7 +55,7 @@ def make_client(path, threads):
 
 
 def placed(base):
-    """The strategy, extended by a position in the round for each sampled node, and by the times of its rounds."""
+    """Extends the strategy by a position in the round for each sampled node, and by the times of its rounds."""
 
     class Placed(base):
         ends = []
@@ -86,7 +86,7 @@ class AsPaper(DifferentialPrivacyServerSideAdaptiveClipping):
 
 
 def make_robust(job, common):
-    """A strategy that sees all updates of a round, or None."""
+    """Returns a strategy that sees all updates of a round, or None."""
     name, byzantine = job["algorithm"], job["byzantine"]
     if name == "median":
         return placed(FedMedian)(**common)
@@ -101,7 +101,7 @@ def make_robust(job, common):
 
 
 def make_strategy(job, nodes):
-    """The strategy, and the part of it that knows the times of rounds."""
+    """Returns the strategy, and the part of it that knows the times of rounds."""
     common = {"fraction_train": job["cohort"] / nodes, "min_train_nodes": job["cohort"], "fraction_evaluate": 0.0,
               "min_available_nodes": nodes}
     if job["algorithm"] == "fedadam":

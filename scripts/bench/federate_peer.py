@@ -38,7 +38,7 @@ class FedAvgCnn(nn.Module):
 
 
 class Mlp(nn.Module):
-    """Without hidden layers: logistic regression."""
+    """A multilayer perceptron; without hidden layers it is a logistic regression."""
 
     def __init__(self, hidden=()):
         super().__init__()
@@ -59,7 +59,7 @@ def philox(counter, key):
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
-        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # if they overflow, their low 64 bits are still right
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # the products may overflow, but their low 64 bits are right
         c0, c1, c2, c3 = (p1 >> 32 & MASK) ^ c1 ^ k0, p1 & MASK, (p0 >> 32 & MASK) ^ c3 ^ k1, p0 & MASK
         k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
     return c0, c1, c2, c3
@@ -70,7 +70,8 @@ def random4(seed, use, stream, low, high, block):
 
 
 def permutations(seed, low, high, count):
-    """[items, count]: the images of the numbers under a Feistel network, applied again until they are below count."""
+    """Returns [items, count]: the images of the numbers under a Feistel network, which is applied again until they are
+    below count."""
     half = 0
     while 1 << 2 * half < count:
         half += 1
@@ -88,7 +89,7 @@ def permutations(seed, low, high, count):
 
 
 def make_orders(job, clients):
-    """The samples that each client of each round trains on, epoch after epoch, as in brim."""
+    """Returns the samples that each client of each round trains on, epoch after epoch, as in brim."""
     rounds, cohort, epochs = job["warm"] + job["rounds"], job["cohort"], job["epochs"]
     turns = [(step * cohort + place) % len(clients) for step in range(rounds) for place in range(cohort)]
     order = [None] * len(turns)
@@ -149,7 +150,7 @@ class Job:
         return self.settings[key]
 
     def samples(self, step, place):
-        """[epochs, samples] of the client at this position in a round."""
+        """Returns the samples [epochs, samples] of the client at this position in a round."""
         return self.order[step * self["cohort"] + place]
 
     def client(self, step, place):
@@ -192,7 +193,7 @@ class Job:
         pathlib.Path(self["weights"]).write_bytes(struct.pack(f"<{len(weights)}f", *weights.tolist()))
 
     def finish(self, model, ends, **more):
-        """`ends`: the time at which each round ended."""
+        """Writes the results. `ends`: the time at which each round ended."""
         images, labels = read_split(pathlib.Path(self["data"]), "t10k")
         with torch.no_grad():
             loss = sum(functional.cross_entropy(model(((x.float() / 255 - MEAN) / STD).to(self.dtype)), y,
@@ -206,7 +207,7 @@ class Job:
 
 @functools.lru_cache(maxsize=1)
 def job_of(path):
-    """One for each process, as data sets are loaded once."""
+    """Returns the process's job, which is made once, because it loads the data sets."""
     return Job(path)
 
 

@@ -52,7 +52,7 @@ from federate_peer import Job  # noqa: E402
 
 
 def with_loss(model):
-    """The same model with the methods that pfl needs."""
+    """Adds the methods that pfl needs to the model."""
 
     class WithLoss(type(model)):
         def loss(self, x, y):
@@ -75,7 +75,7 @@ class Ends(TrainingProcessCallback):
 
 
 def make_data(job):
-    """Each position in each round is a user; users are sampled in this order."""
+    """Makes a user of each position in each round; users are sampled in this order."""
     turn = iter(range(10 ** 9))
 
     def dataset(user):
@@ -88,7 +88,7 @@ def make_data(job):
 
 
 def swap_controls():
-    """The local step adds c_i - c instead of c - c_i."""
+    """Makes the local step add c_i - c instead of c - c_i."""
     step = PyTorchSCAFFOLDBridge.do_control_variate_sgd
 
     def swapped(model, user_dataset, train_params, local_c, server_c):
@@ -111,7 +111,7 @@ def make_algorithm(job):
 
 
 def make_clipping(clip):
-    """Adaptive clipping with next to no noise; pfl divides by its standard deviations, so they cannot be 0."""
+    """Makes adaptive clipping with next to no noise; pfl divides by its standard deviations, so they cannot be 0."""
     return AdaptiveClippingGaussianMechanism(lambda bound: GaussianMechanism(bound, 1e-12), clip["norm"], 1e-6,
                                              clip["quantile"], clip["rate"])
 

@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-DONE, FAILED = 0, 5  # exit statuses of brim; a round whose clients all diverge is a failure
+DONE, FAILED = 0, 5  # exit statuses of brim; it fails if all clients of a round diverge
 CLIENTS, COHORT, EACH = 100, 10, 600
 EPOCHS, BATCHES = (1, 5, 20), (EACH, 50, 10)
 RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the most promising first
@@ -66,7 +66,7 @@ def run(brim, case, rate, rounds, options):
 
 
 def search(brim, case, options):
-    """The best of the rates."""
+    """Runs a case with each rate, and keeps the best."""
     begin = time.monotonic()
     for rate in RATES[case.batch]:
         reached, accuracy = run(brim, case, rate, case.rounds - 1 if case.rounds else case.cap(options), options)

@@ -78,7 +78,7 @@ def draw(rng):
 
 
 def torch_flops(make, shape, classes, batch):
-    """Products, convolutions and attention of a step, by PyTorch."""
+    """Returns PyTorch's count for the products, convolutions and attention of a step."""
     with torch.device("meta"):
         model = make()
         tokens = len(shape) == 1
@@ -101,7 +101,7 @@ def elements_of(tensor, batch):
 
 
 def product_flops(row, batch):
-    """The products' part of a row of brim's."""
+    """Returns the operations of a row of brim's table that belong to products."""
     flops, (inputs, outputs) = row["flops"], row["signature"].split(" > ")
     first, _, second = row["op"].partition("+")
     if row["class"] == "matmul with loss":
@@ -124,7 +124,7 @@ def brim_flops(binary, words, batch, context):
     for row in rows:
         kind = "matmul" if row["class"] == "matmul with loss" else row["class"]
         flops = product_flops(row, batch)
-        if kind == "attention":  # as PyTorch counts it
+        if kind == "attention":  # as PyTorch counts attention
             pairs = 2 * context / (context + 1) if context else 1
             flops = round(flops * pairs * (1 if row["op"] in ATTENTION else 0.8))
         of[kind] += flops

@@ -38,7 +38,7 @@ def run(program, *words, cwd):
 
 
 def one_step(brim, file, work, tokens, *words):
-    """A step with a rate of 0, which writes the weights as they were read."""
+    """Makes a step with a rate of 0, which writes the weights as they were read."""
     folder = work / "tokens"
     folder.mkdir(exist_ok=True)
     (folder / "train.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))

@@ -49,7 +49,7 @@ RUNS = [
 
 
 def make_data(folder):
-    """A text and a table, the same each time."""
+    """Writes a text and a table, which are the same each time."""
     words = [hashlib.sha256(str(n).encode()).hexdigest()[:n % 7 + 1] for n in range(4000)]
     (folder / "text.txt").write_text(" ".join(words))
     rows = [f"{n % 24},{(n * 37 % 101) / 7:.4f},{(n * n % 89) / 5:.4f}" for n in range(400)]
@@ -57,7 +57,7 @@ def make_data(folder):
 
 
 def checkpoint_hash(binary, folder, name, words):
-    """The hash of the files of the last checkpoint, or the run's message if there is none."""
+    """Returns the hash of the files of the last checkpoint, or the run's message if there is no checkpoint."""
     result = subprocess.run([binary, "train", "--quiet", f"run.dir={name}", "memory.timing=false", "seed=3",
                              *words], cwd=folder, capture_output=True, text=True, check=False,
                             env={**os.environ, "BRIM_CLAIMS_DIR": f"{folder}/claims", "XDG_CACHE_HOME": str(folder)})

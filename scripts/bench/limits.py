@@ -20,8 +20,8 @@ import limits_table
 from limits_watch import MIB, Cache, Watch, files_hash, run_json, watch
 
 HERE = pathlib.Path(__file__).resolve().parent
-EFFECTIVE = 1 << 14  # the batch; larger than any that fits here, so it never decides
-PROBE_STEPS = 2      # of PyTorch: its optimizer allocates its state at the end of the first step
+EFFECTIVE = 1 << 14  # effective batch; larger than any batch that fits, so it never limits one
+PROBE_STEPS = 2      # PyTorch's optimizer allocates its state at the end of the first step
 QUARTERS = (5, 6, 7)
 LOOKS = 4       # attempts to find a limit for brim's arena
 SPREAD_MIB = 1  # allowed difference between two measurements of the same process
@@ -53,8 +53,8 @@ CONTENDERS = {
     "brim auto": ["memory.recompute=auto"],
     "brim auto bf16": ["memory.recompute=auto", "precision=bf16"],
 }
-PATIENT = {"OMP_WAIT_POLICY": "passive"}  # waiting threads sleep; for attempts that are not timed
-# Freed blocks of 128 KiB and more go back to the system at once, as in brim; otherwise they would still count.
+PATIENT = {"OMP_WAIT_POLICY": "passive"}  # for attempts that are not timed: waiting threads sleep
+# As in brim, freed blocks of 128 KiB and more go back to the system at once; otherwise they would still count.
 TIGHT_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
@@ -73,7 +73,8 @@ class Torch:
                          first_is_base=True)
 
     def fits(self, model, name, limit, batch, malloc):
-        """An attempt runs until it exceeds the largest of all limits, so its cached result decides for each limit."""
+        """Returns whether a batch fits. An attempt runs until it exceeds the largest of all limits, so its cached
+        result decides for each limit."""
         most = max(self.options.limits)
         got = self.cache.get([self.identity, model, name, batch, "malloc" if malloc else ""],
                              lambda: self.attempt(model, name, batch, {**PATIENT, **malloc}, PROBE_STEPS, 0, most),
@@ -90,7 +91,7 @@ class Torch:
         return batch
 
     def time(self, model, name, limit, batch):
-        """Uses malloc's defaults, which are faster, if the batch fits with them too."""
+        """Times a batch with malloc's defaults, which are faster, if it fits with them too."""
         malloc = {} if self.fits(model, name, limit, batch, {}) else TIGHT_MALLOC
         return self.attempt(model, name, batch, malloc, self.options.steps, self.options.seconds)
 
@@ -107,13 +108,13 @@ class Brim:
                 "augment.flip=false", *CONTENDERS[name], *self.options.overrides]
 
     def plan(self, model, name, limit, *words):
-        """None if nothing fits. The limit applies to the arena, in MiB."""
+        """Returns brim's plan, or None if nothing fits. The limit in MiB applies to the arena."""
         argv = [self.options.brim, "--quiet", "plan", "--json", *self.words(model, name), f"memory.limit_mb={limit}",
                 *words]
         return self.cache.get([self.identity, *argv[1:]], lambda: run_json(argv, nothing=4))
 
     def chosen(self, model, name, limit):
-        """The micro-batch that training.batch_size=auto chooses."""
+        """Returns the micro-batch that training.batch_size=auto chooses."""
         plan = self.plan(model, name, limit, "training.batch_size=auto", f"training.effective_batch_size={EFFECTIVE}")
         return plan["batch_size"] if plan else 0
 
@@ -138,7 +139,7 @@ class Brim:
         return self.arena_limit(model, name, limit, batch) is not None
 
     def largest(self, model, name, limit, _start):
-        """The largest power of two that fits. auto may choose a smaller one."""
+        """Returns the largest power of two that fits. auto may choose a smaller one."""
         batch = max(1, self.chosen(model, name, limit))
         while self.fits(model, name, limit, 2 * batch):
             batch *= 2
@@ -147,17 +148,18 @@ class Brim:
         return batch
 
     def bare_words(self, model, name):
-        """The overrides of a contender, with the smallest model: a linear layer."""
+        """Returns the overrides of a contender, with the smallest model: a linear layer."""
         words = [word for word in self.words(model, name) if not word.startswith(("model", "precision"))]
         return [*words, "model=mlp", "model.hidden=[]"]
 
     def bare(self, model, name):
-        """The bytes of the process with that model, as reported by `brim plan`: the program and its libraries."""
+        """Returns the bytes of the process with that model, as reported by `brim plan`: the program and its
+        libraries."""
         argv = [self.options.brim, "--quiet", "plan", "--json", *self.bare_words(model, name)]
         return self.cache.get([self.identity, *argv[1:]], lambda: run_json(argv))["host"]["process_bytes"]
 
     def base(self, model, name):
-        """The base of the process: its peak without a model, minus that run's arena."""
+        """Returns the base of the process: its peak without a model, minus that run's arena."""
         words = self.bare_words(model, name)
         def look():
             got = self.run(words, 1, None, 3, 0, 0)
@@ -181,7 +183,7 @@ class Brim:
 
 
 def refine(side, model, name, limit, batch):
-    """The largest that fits of 1, 5/4, 6/4 and 7/4 times the batch."""
+    """Returns the largest batch that fits: 1, 5/4, 6/4 or 7/4 times `batch`."""
     best = batch
     for quarters in QUARTERS if batch >= 4 else ():
         if not side.fits(model, name, limit, batch * quarters // 4, TIGHT_MALLOC):

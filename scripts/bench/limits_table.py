@@ -41,7 +41,7 @@ def rates(cell):
 
 
 def speed(result):
-    """Medians over the rounds; a ratio is the median of the rounds' ratios."""
+    """Returns a table of medians over the rounds; a ratio is the median of the rounds' ratios."""
     names = list(next(iter(result.values())))
     pairs = pairs_in(names)
     rows = []
@@ -63,7 +63,8 @@ def grown(result):
 
 
 def chosen(result):
-    """Cases where training.batch_size=auto chooses a smaller batch than the largest that fits, to save time."""
+    """Lists the cases in which training.batch_size=auto chooses a batch smaller than the largest that fits, to save
+    time."""
     lines = [f"- {limit} MiB, {name}: {cell['chosen']}, where {cell['largest']} would fit"
              for limit, cells in result.items() for name, cell in cells.items()
              if cell.get("chosen", cell["largest"]) < cell["largest"]]

@@ -51,7 +51,7 @@ def files_hash(paths):
 
 
 def run_json(argv, nothing=None):
-    """Runs a program and parses its output as JSON; None if it exits with `nothing`."""
+    """Runs a program and parses its output as JSON; returns None if it exits with status `nothing`."""
     result = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if result.returncode == nothing:
         return None
@@ -61,7 +61,7 @@ def run_json(argv, nothing=None):
 
 
 def peak_bytes(process):
-    """The peak of resident memory; 0 if the process has ended."""
+    """Returns the peak of resident memory, or 0 if the process has ended."""
     try:
         text = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     except OSError:

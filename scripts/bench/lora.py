@@ -30,7 +30,7 @@ import time
 
 BATCH, CONTEXT, VOCABULARY = 4, 512, 49152
 LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-WORDS = [" the", " of", " and", " to", " in", " is", " that", " for"]  # a token each
+WORDS = [" the", " of", " and", " to", " in", " is", " that", " for"]  # each is one token
 BRIM = {"brim 4 x 1": (4, 1), "brim 1 x 4": (1, 4)}
 
 
@@ -77,7 +77,7 @@ def run_peer(options, case, mode):
 # ---- brim ----
 
 def words_of(case, folder):
-    """brim's overrides for data that this writes into a folder."""
+    """Writes the data into a folder, and returns brim's overrides for them."""
     draw = random.Random(1)
     if case == "all":
         values = b"".join(draw.randrange(VOCABULARY).to_bytes(2, "little") for _ in range(64 * (CONTEXT + 1)))
@@ -94,7 +94,7 @@ def words_of(case, folder):
 
 
 def train(options, words, micro_batch, accumulation, steps):
-    """A run's summary, and the processor time of the process."""
+    """Trains, and returns the run's summary and the processor time of the process."""
     with tempfile.TemporaryDirectory(prefix="brim-bench-") as name:
         before = os.times()
         subprocess.run([options.brim, "--quiet", "train", "model=hf_lora", f"model.weights={options.folder}", *words,
@@ -154,7 +154,7 @@ def main():
                           if mode}
             for brim, sizes in BRIM.items():
                 contenders[brim] = lambda sizes=sizes: run_brim(options, words, *sizes)
-            train(options, words, *BRIM["brim 4 x 1"], 1)  # reads the model's file once; not counted
+            train(options, words, *BRIM["brim 4 x 1"], 1)  # not counted: it only reads the model's file into memory
             results = {contender: [] for contender in contenders}
             for turn in range(options.rounds):
                 # every second round in reverse order, so that none is always the second

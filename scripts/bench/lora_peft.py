@@ -34,7 +34,7 @@ TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def read_packages():
-    """Name and synopsis of one package of each source, in a drawn order."""
+    """Returns name and synopsis of one package of each source, in a drawn order."""
     available = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     sources = {}
     for record in available.split("\n\n"):
@@ -51,13 +51,14 @@ def read_packages():
 
 
 def messages_of(question, answer):
-    """The empty message replaces the template's own, which would be most of a sample."""
+    """Returns a conversation. Its empty system message replaces that of the template, which would be most of a
+    sample."""
     return [{"role": "system", "content": ""}, {"role": "user", "content": question},
             {"role": "assistant", "content": answer}]
 
 
 def encode(tokenizer, messages):
-    """The ids of a conversation up to the end of its answer, and how many of them precede the answer."""
+    """Returns the ids of a conversation up to the end of its answer, and the number of ids before the answer."""
     def ids(some, **options):
         return tokenizer(tokenizer.apply_chat_template(some, tokenize=False, **options))["input_ids"]
     before, whole = ids(messages[:-1], add_generation_prompt=True), ids(messages)
@@ -97,7 +98,7 @@ def batch_of(samples):
 
 
 def loss_of(model, samples):
-    """Nats per token of the answers."""
+    """Returns the loss in nats per token of the answers."""
     import torch
     total, count = 0.0, 0
     model.eval()
@@ -118,7 +119,7 @@ def load(folder, **options):
 
 
 def factor_of(step, steps):
-    """brim's schedule=linear."""
+    """Returns the factor of brim's schedule=linear."""
     return (step + 1) / (WARMUP + 1) if step < WARMUP else 1 - (step - WARMUP) / (steps - WARMUP)
 
 
@@ -167,7 +168,7 @@ def train_brim(options, brim, seed):
 
 
 def exported(options, brim, held_out):
-    """The loss of the model that brim exports, by transformers."""
+    """Returns transformers' loss of the model that brim exports."""
     from peft import PeftModel
     run, losses = options.folder / f"brim-{options.seeds[0]}", {}
     for name, words in (("peft", []), ("hf", ["--merge"]), ("gguf", ["--merge"])):

@@ -2,8 +2,8 @@
 """The resident set of a run of 2,000 steps, measured from outside, while another run on the same share of the host
 comes and goes: `neighbour.py [BRIM [STEPS]]`. The steps are divided into 20 equal periods; their medians must lie
 within 1 % of each other, and the results must equal those of a run alone. Times before the tenth step and after the
-last one are ignored: the duration of the start depends on the machine's load, and that of the evaluation and the
-checkpoint, which have samples and a copy of the parameters of their own, on the disk."""
+last one are ignored: the machine's load decides how long the start takes, and the disk how long evaluation and
+checkpoint take; these two have their own samples and a copy of the parameters."""
 
 import mmap
 import os

@@ -44,13 +44,13 @@ COMMANDS = [
     ["model=fedavg_cnn"],
     ["model=lightcnn"],
     ["model=resnet18", "dataset=cifar10"],
-    ["memory.limit_mb=16"],  # with the search for a size that fits
+    ["memory.limit_mb=16"],  # includes the search for a size that fits
     [*ROBUST, "memory.limit_mb=16"],
 ]
 
 
 def time_plan(brim, words, runs):
-    """The shortest of the times in ms; None and the reason if this build cannot make the plan."""
+    """Returns the shortest time in ms, or None and the reason if this build cannot make the plan."""
     least = None
     for _ in range(runs):
         start = time.perf_counter()

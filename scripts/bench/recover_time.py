@@ -21,7 +21,7 @@ CNN = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.tra
 
 
 def run(binary, folder, name, steps, faults):
-    """The events of a run."""
+    """Makes a run and returns its events."""
     subprocess.run([binary, "train", "--quiet", f"run.dir={folder}/{name}", f"training.steps={steps}", *CNN],
                    env={**os.environ, "BRIM_FAULT": faults, "BRIM_CLAIMS_DIR": f"{folder}/claims"}, check=False,
                    stderr=subprocess.DEVNULL)
@@ -29,7 +29,7 @@ def run(binary, folder, name, steps, faults):
 
 
 def times(events):
-    """[(the ladder's measure, milliseconds)]"""
+    """Returns [(the ladder's measure, milliseconds)]."""
     out, choice = [], None
     for event in events:
         if event["event"] == "decision" and event["by"] == "recovery":

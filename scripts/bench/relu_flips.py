@@ -36,7 +36,7 @@ def read(path):
 
 
 def run(width, side, seed):
-    """Returns weights and their gradients: SGD's momentum after a step with learning rate 0."""
+    """Returns weights and their gradients; after a step with learning rate 0 SGD's momentum is the gradient."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.environ["BRIM_BINARY"], "train", f"run.dir={folder}/run", "backend=cpu", "model=resnet18",
                         f"model.width={width}", f"seed={seed}", "dataset=synthetic", f"dataset.shape=[3,{side},{side}]",

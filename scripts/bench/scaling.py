@@ -59,7 +59,7 @@ def speed(run):
 
 
 def train_apart(o, folder, name, jobs):
-    """Samples per second of all of them together."""
+    """Trains separate jobs at the same time, and returns the samples per second of all together."""
     processors = sorted(os.sched_getaffinity(0))
     share = len(processors) // jobs
     batch = next(int(word.split("=")[1]) for word in reversed(CNN + o.overrides)
@@ -73,7 +73,7 @@ def train_apart(o, folder, name, jobs):
 
 
 def measure_speed(o, folder):
-    """The speed for each number of ranks, and for as many separate jobs."""
+    """Measures the speed for each number of ranks, and for the same number of separate jobs."""
     kinds = [(ranks, "ranks") for ranks in o.ranks] + [(ranks, "jobs apart") for ranks in o.ranks if ranks > 1]
     rates = {kind: [] for kind in kinds}
     for turn in range(-1, o.rounds):  # the first one warms up
@@ -92,7 +92,7 @@ def measure_speed(o, folder):
 
 
 def placed(run):
-    """The device memory of each rank, from its last event."""
+    """Returns the device memory of each rank, from its last event."""
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     return {event["rank"]: event["device_bytes"] for event in events if event["event"] == "rank"}
 

@@ -38,7 +38,7 @@ step       compute + sums and gathers that are not hidden + votes + checkpoint""
 
 
 def bandwidth(o, n):
-    """Bytes a second of a ring over n GPUs: the "bus bandwidth" of nccl-tests."""
+    """Returns the bytes a second of a ring over n GPUs: the "bus bandwidth" of nccl-tests."""
     inside = o.nvlink_gb_s * 1e9
     if n <= o.node:
         return o.efficiency * inside
@@ -46,7 +46,7 @@ def bandwidth(o, n):
 
 
 def collective(o, n, size, passes):
-    """Seconds; passes: 2 for an all-reduce, else 1."""
+    """Returns the seconds of a collective. passes: 2 for an all-reduce, else 1."""
     if n == 1:
         return 0.0
     nodes, local = math.ceil(n / o.node), min(n, o.node)
@@ -68,7 +68,7 @@ def vote(o, n):
 
 
 def step(o, parameters, rate, tokens, n, shard):
-    """Seconds by cause."""
+    """Returns the seconds of a step by cause."""
     own = o.weak or tokens / n
     compute = own / rate
     micro_batches = max(1, math.ceil(own / o.micro_tokens))
@@ -95,7 +95,7 @@ def step(o, parameters, rate, tokens, n, shard):
 
 
 def state_bytes(parameters, n, shard):
-    """Bytes on each GPU: parameters, their gradients and adamw's two moments, four bytes each."""
+    """Returns the bytes on each GPU: parameters, their gradients and adamw's two moments, four bytes each."""
     moments = 8.0 * parameters / (1 if shard == "none" else n)
     gradients = 4.0 * parameters / (n if shard == "gradients" else 1)
     return 4.0 * parameters + gradients + moments

@@ -57,7 +57,7 @@ CASES = {"cnn": (128, 120, ["model=cnn", *FASHION, *ADAMW], None, None),
 # ---- data ----
 
 def make_cifar(folder, _):
-    """CIFAR-10's binary format: a label and 3072 bytes a picture."""
+    """Writes CIFAR-10's binary format: a label and 3072 bytes a picture."""
     for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
         picture = random.Random(name)
         (folder / name).write_bytes(b"".join(bytes([i % 10]) + picture.randbytes(3072) for i in range(10000)))
@@ -65,7 +65,7 @@ def make_cifar(folder, _):
 
 
 def make_tokens(folder, size):
-    """nanoGPT's format: 16 bits a token."""
+    """Writes nanoGPT's format: 16 bits a token."""
     context, vocabulary = size
     draw = random.Random(1)
     for name, rows in (("train.bin", 2048), ("val.bin", 8)):

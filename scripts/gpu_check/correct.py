@@ -15,7 +15,7 @@ import time
 from machine import HERE, Job, OutOfTime, Skipped, json_lines, losses, summary
 from networks import COMMON, SCALE, compare, federation, gpt2, images, networks, training
 
-SHARDS = 12         # of the conformance table, six of which run at a time on 16 cores with the other checks
+SHARDS = 12         # parts of the conformance table; six run at a time on 16 cores, beside the other checks
 PLANNED_OFF = 0.03  # allowed difference from NVML's measurement
 TOOLS = {"memcheck": "ERROR", "initcheck": "ERROR", "racecheck": "RACECHECK", "synccheck": "ERROR"}
 OWN_KERNELS = "regex=^_Z[0-9]"  # mangled names outside of any namespace; the libraries' names are inside one
@@ -42,8 +42,8 @@ class Correct:
                       "training.steps=6"]
 
     def alone(self):
-        """Checks that need the device alone; they are the fastest, so they come first. Two ranks on one device wait for
-        each other by taking turns on it, and would wait for other processes too."""
+        """Checks that need the device alone; they are the fastest, so they come first. Two ranks on one device take
+        turns on it to wait for each other, and would take turns with other processes too."""
         ranks = Job([*(f"two ranks, dist.shard={s}: the losses of one" for s in ("none", "optimizer", "gradients")),
                      "two ranks: the same bits again"], 120, self.ranks)
         return [Job("a first step", 60, self.first_step),
@@ -120,8 +120,8 @@ class Correct:
                     "off by": f"{reserved / taken - 1:+.1%}" if taken else "all of it"})
 
     def neighbour(self, limit):
-        """A process that ignores brim's claims takes the rest of the device's memory once a run has its arena. The run
-        continues, and has the same bits as one alone with the same number of steps."""
+        """Once a run has its arena, a process that ignores brim's claims takes the rest of the device's memory. The run
+        continues, and has the bits of a run alone with the same number of steps."""
         beside, report = self.on.scratch / "beside", self.on.scratch / "neighbour"
         records = beside / "metrics.jsonl"
 
@@ -151,7 +151,7 @@ class Correct:
                {"exit status": refused.returncode, "said": refused.stdout.strip()[:300]})
 
     def federate(self, limit):
-        """Clients that train at the same time have a stream, handles and recorded programs each."""
+        """Each client that trains at the same time as others has its own stream, handles and recorded programs."""
         first = None
         for lanes in LANES:
             run = self.on.train(limit, f"lanes-{lanes}", *federation(self.reduced, lanes, 3), command="federate")
@@ -167,7 +167,7 @@ class Correct:
         env = {"BENCH_CASES": str(cases), **env}
         if self.reduced:
             env["BENCH_ROWS"] = "relu"
-        path = os.environ.get("BRIM_PLUGIN_PATH")  # of the emulated device: FOLDER/lib/brim/plugins
+        path = os.environ.get("BRIM_PLUGIN_PATH")  # set for the emulated device: FOLDER/lib/brim/plugins
         where = [os.path.relpath(pathlib.Path(path).parents[2], self.on.build)] if path else []
         return self.on.run(limit, [*prefix, self.on.build / "tests/test_conformance", "cuda", *where], env)
 
@@ -187,7 +187,8 @@ class Correct:
         return check
 
     def own_attention(self, kind):
-        """Rows of attention without cuDNN: those on tensor cores have random lengths, groups, dropout, windows."""
+        """Runs the rows of attention without cuDNN. Those on tensor cores have random lengths, groups, dropout and
+        windows."""
         def check(limit):
             rows = {} if self.reduced else {"BENCH_ROWS": "attention"}
             result = self.bench(limit, [], 8, BENCH_LARGE="1" if self.reduced else "6",
@@ -199,7 +200,7 @@ class Correct:
         return [Job("every operation has been compared", 60, self.coverage)]
 
     def coverage(self, limit):
-        """Fused operations ("+") and cast are optional."""
+        """Lists operations that no shard compared; fused operations ("+") and cast are optional."""
         if len(self.covered) < self.shards:
             raise Skipped(f"only {len(self.covered)} of {self.shards} shards were run by this command")
         words = self.on.brim(limit, "ops", "--json", errors=subprocess.DEVNULL).stdout
@@ -213,7 +214,7 @@ class Correct:
             program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
             if not pathlib.Path(program).exists():
                 raise Skipped("compute-sanitizer is not installed")
-            # One case of each row is enough: sanitizers' findings do not depend on the numbers.
+            # One case of each row is enough, because sanitizers' findings do not depend on the numbers.
             result = self.bench(limit, [program, "--tool", tool, "--error-exitcode", "97", "--kernel-name",
                                         OWN_KERNELS], 1, CUDA_MODULE_LOADING="LAZY",
                                 BENCH_SHARD=f"{shard}/{self.thirds}")
@@ -248,7 +249,8 @@ class Correct:
         return check
 
     def own_curve(self, precision):
-        """Without dropout cuDNN would compute attention."""
+        """Trains with brim's own attention. The network has no dropout, so by default cuDNN would compute its
+        attention."""
         def check(limit):
             words = [*COMMON, *self.networks["gpt2"], "backend=cuda", f"precision={precision}", "backend.attention=own",
                      *SCALE.get(precision, [])]
@@ -258,7 +260,7 @@ class Correct:
         return check
 
     def own_repeats(self, limit):
-        """Dropout's mask and all sums of attention on tensor cores."""
+        """Repeats a run: dropout's mask and all sums of attention on tensor cores must have the same bits."""
         words = [*self.large, "model.dropout=0.1", *CHECKPOINTS]
         runs = [self.on.train(limit, f"dropout-{i}", *words) for i in range(2)]
         yield same_checkpoint(*runs), {"loss": losses(runs[1])[-1]}
@@ -298,7 +300,7 @@ class Correct:
             "skipped": len(skipped), "scale": summary(run)["loss_scale"]}
 
     def traced(self, limit):
-        """Each operation takes some time, all together not more than the steps."""
+        """In a trace, each operation takes some time, and all together take no longer than the steps."""
         words = [*self.small, "training.checkpoint_every_steps=6"]
         run = self.on.train(limit, "traced", *words, "observe.trace=4:6")
         table = json.loads((run / "operations.json").read_text(encoding="utf-8"))
@@ -312,7 +314,7 @@ class Correct:
         yield same_checkpoint(plain, run), {"loss": losses(run)[-1]}
 
     def interrupted(self, limit):
-        """At the signal one more step has been started on the device; it must not affect the checkpoint."""
+        """When the signal arrives, one more step has been started on the device. It must not affect the checkpoint."""
         words = [*self.small, f"training.steps={60 if self.reduced else 300}"]
         whole, part = self.on.train(limit, "whole", *words), self.on.scratch / "part"
         process = self.on.start([self.on.build / "bin/brim", "--quiet", "train", f"run.dir={part}", *words])
@@ -332,8 +334,8 @@ class Correct:
     # ---- ranks ----
 
     def rank_words(self):
-        """Two norm groups of 16 and a remainder, distributed over the ranks; minimal buckets. The ranks share a GPU, so
-        comm/nccl makes NCCL treat each as a host of its own."""
+        """Returns overrides that distribute two norm groups of 16 and a remainder over the ranks, with minimal buckets.
+        The ranks share a GPU, so comm/nccl makes NCCL treat each of them as a separate host."""
         return [*self.small, "training.batch_size=8", "training.gradient_accumulation_steps=8", "dist.bucket_mb=0",
                 "dist.check_every_steps=3", "dist.timeout_seconds=60"]
 
@@ -385,7 +387,7 @@ def wait_for(limit, process, condition):
 
 
 def failure(result):
-    """Figures of a failed test program: the first lines of its error; the details have all of it."""
+    """Returns the figures of a failed test program: the first lines of its error. The details have all of it."""
     if result.returncode == 0:
         return {}
     telling = re.compile(r"error [0-9.]|\[  FAILED|Failed!|=========.*(at|rror)")
@@ -409,7 +411,7 @@ def cut_back(run, step):
 
 
 def ranks_of(run):
-    """The processes of a job that writes to this folder, by rank."""
+    """Returns the processes of the job that writes to this folder, by rank."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from networks import COMMON, federation, images, tokens
 CAPS = [10, 24, 40, 80]  # GB
 FLOPS, BYTES = 989e12, 3.0e12  # per second: dense bf16 of an H100 SXM, and the bandwidth that its memory reaches
 LANES_GAIN = 3  # least gain of ten clients of a federation at a time over one
-KERNELS = 1500  # for ncu to record: more than a step of GPT-2 has
+KERNELS = 1500  # number that ncu records: more than a step of GPT-2 has
 GPT2 = [*tokens(50257, 1024), "model.dropout=0"]
 # brim's overrides, the batch, and the steps of a timed window; the names are those of peer.py
 CASES = {"gpt2-124M": (["model=gpt2", *GPT2], 16, 40),
@@ -40,7 +40,7 @@ class Fast:
         self.cases = SMALL if reduced else CASES
         self.caps = [0.002] if reduced else [cap for cap in CAPS if cap * 10**9 < on.gpu["total_bytes"]]
         self.with_caps = ["gpt2-124M"] if reduced else ["gpt2-124M", "resnet50"]
-        self.rates, self.batches = {}, {}  # of brim, by case, and by case and cap
+        self.rates, self.batches = {}, {}  # brim's results, by case, and by case and cap
 
     def words(self, case, batch=None):
         words, size, _ = self.cases[case]
@@ -54,7 +54,7 @@ class Fast:
                 Job("attention of gpt2-124M with dropout", 120, self.attention)]
 
     def together(self):
-        """Checks limited by the processor: compilers, and plans."""
+        """Checks whose speed depends on the processor: compilers, and plans."""
         return [*(Job(f"plan under {cap} GB, {case}", 200, self.plan_under(case, cap))
                   for case in self.with_caps for cap in self.caps),
                 *(Job(f"torch compiles {case}", 200, self.prepare(case)) for case in self.cases)]
@@ -94,7 +94,8 @@ class Fast:
         return check
 
     def attention(self, limit):
-        """brim's attention on tensor cores is faster than in fp32. Without dropout, beside cuDNN's."""
+        """Checks that brim's attention on tensor cores is faster than in fp32. Without dropout, the figure is relative
+        to cuDNN's attention."""
         case, dropout = "gpt2-124M", "model.dropout=0.1"
         rates = {name: self.rate(limit, f"attention-{i}", case, *words)[0] for i, (name, words) in enumerate((
             ("with dropout", [dropout]), ("with dropout, in fp32", [dropout, "backend.attention=own_fp32"]),
@@ -105,8 +106,8 @@ class Fast:
             **({"without dropout, over cuDNN": f"{rates['without dropout'] / beside:.2f}"} if beside else {})}
 
     def federate(self, limit):
-        """Ten clients at a time are at least LANES_GAIN times as fast as one. Rounds without the first, in which clocks
-        rise, and without the process's start."""
+        """Ten clients at a time must be at least LANES_GAIN times as fast as one. The time excludes the process's start
+        and the first round, in which clocks rise."""
         rates = []
         for lanes in (1, 10):
             run = self.on.train(limit, f"lanes-{lanes}", *federation(self.reduced, lanes, 2 if self.reduced else 12),
@@ -129,8 +130,8 @@ class Fast:
         """Yields the lines of JSON that PyTorch's process prints."""
         if importlib.util.find_spec("torch") is None:
             raise Skipped("this Python has no PyTorch")
-        folders = [str(HERE), str(HERE.parent / "bench")]  # of a pack, and of the source
-        # PyTorch finds its own libraries; its compiler's cache outlives the process
+        folders = [str(HERE), str(HERE.parent / "bench")]  # in a pack, and in the source
+        # without library paths of brim, so that PyTorch finds its own; its compiler's cache outlives the process
         env = {"PYTHONPATH": ":".join(folders), "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
                "TORCHINDUCTOR_CACHE_DIR": str(self.on.scratch / "inductor"),
                "TRITON_CACHE_DIR": str(self.on.scratch / "triton")}
@@ -164,7 +165,7 @@ class Fast:
 
     def limited(self, case, cap, batch):
         norm_group = ["training.norm_group=16"] if case == "resnet50" else []
-        headroom = ["memory.headroom_mb=0"] if cap < 1 else []  # of a reduced case
+        headroom = ["memory.headroom_mb=0"] if cap < 1 else []  # for a reduced case
         return [*self.words(case, batch), f"memory.limit_mb={cap}GB", *headroom, *norm_group]
 
     def plan(self, limit, words):
@@ -219,7 +220,7 @@ class Fast:
     # ---- where the time goes ----
 
     def operations(self, limit):
-        """For brim's plan: each operation's time as measured alone, and the least time for its work."""
+        """Lists, for brim's plan, each operation's time as measured alone, and the least time for its work."""
         case = next(iter(self.cases))
         words = [w for w in self.words(case) if w != "memory.timing=false"]
         if self.reduced:
@@ -230,7 +231,7 @@ class Fast:
         times = {}
         for row in json.loads(result.stdout)["times"]["operations"]:
             sums = times.setdefault(row["op"], [0, 0, 0])
-            work = max(row["flops"] / FLOPS, row["bytes"] / BYTES)  # of all times together, as seconds are
+            work = max(row["flops"] / FLOPS, row["bytes"] / BYTES)  # of all its nodes together, like the seconds
             for i, value in enumerate((row["times"], row["seconds"] or 0, work)):
                 sums[i] += value
         table = "\n".join(f"{op:32} {count:6.0f} {1e3 * seconds:9.3f} ms  floor {1e3 * floor:9.3f} ms"
@@ -238,7 +239,7 @@ class Fast:
         yield bool(times), {"table": "\n" + table}
 
     def kernels(self, limit):
-        """From ncu: the times of the first kernels, which belong to the warm-up on zeros."""
+        """Returns ncu's times of the first kernels, which belong to the warm-up on zeros."""
         case = next(iter(self.cases))
         program = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
         if not pathlib.Path(program).exists():

@@ -50,7 +50,7 @@ class Job:
         return any(re.search(regex, name) for name in self.names)
 
     def perform(self, results, limit):
-        """Every name gets a line, whatever happens."""
+        """Runs the checks. Every name gets a line, even if a check fails or is not reached."""
         left = [name for name in self.names if name not in results.done]
         if not left:
             return
@@ -90,7 +90,7 @@ class Job:
 
 
 def perform(jobs, results, limit, workers):
-    """Runs up to `count` jobs at a time, in order."""
+    """Runs up to `workers` jobs at a time, in order."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         for future in [pool.submit(job.perform, results, limit) for job in jobs]:
             future.result()
@@ -110,7 +110,7 @@ class Machine:
         self.gpu = gpus[0] if gpus else None
 
     def library_folders(self):
-        """The build's folders, then the toolkit's, then those of Python's packages."""
+        """Returns the build's folders, then the toolkit's, then those of Python's packages."""
         folders = [self.build / "lib", *map(pathlib.Path, os.environ.get("LD_LIBRARY_PATH", "").split(":")),
                    pathlib.Path("/usr/local/cuda/lib64")]
         for packages in site.getsitepackages() + [site.getusersitepackages()]:
@@ -172,7 +172,7 @@ class Machine:
         return folder
 
     def hash(self, *more, without=()):
-        """The hash of the programs, except those in the given folders or files, and of more files."""
+        """Returns the hash of the programs, except those in the given folders or files, and of more files."""
         digest = hashlib.sha256()
         for file in sorted([self.build / "bin/brim", self.build / "tests/test_conformance",
                             *self.build.glob("lib/**/*.so*"), *more]):
@@ -181,7 +181,7 @@ class Machine:
         return digest.hexdigest()[:16]
 
     def used_bytes(self):
-        """Device memory in use by all processes, as reported by NVML."""
+        """Returns the device memory in use by all processes, as reported by NVML."""
         class Memory(ctypes.Structure):
             _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
         try:
@@ -210,7 +210,7 @@ def losses(run):
 
 
 def largest(fits, start):
-    """The largest number that fits, to 5 %; 0: not even 1 does. `start` is a guess: a good one saves attempts."""
+    """Returns the largest number that fits, to 5 %; 0 if not even 1 fits. A good guess in `start` saves attempts."""
     low, high, at, step = 0, None, max(1, start), max(1, start // 16)
     while at and (high is None or high - low > max(1, low // 20)):
         if fits(at):

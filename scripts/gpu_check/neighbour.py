@@ -12,7 +12,7 @@ import time
 
 def runtime():
     with contextlib.suppress(OSError):
-        ctypes.CDLL("libbrim.so.0", ctypes.RTLD_GLOBAL)  # the emulated library calls it
+        ctypes.CDLL("libbrim.so.0", ctypes.RTLD_GLOBAL)  # the emulated library calls functions of libbrim
     for name in ("libcuda_emulated_runtime.so", "libcudart.so.13", "libcudart.so.12"):
         with contextlib.suppress(OSError):
             return ctypes.CDLL(name)

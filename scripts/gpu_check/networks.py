@@ -33,7 +33,7 @@ def gpt2(reduced, layers, batch, steps, dropout=0.0):
 
 
 def networks(reduced):
-    """Overrides of `brim train` by a network's name."""
+    """Returns overrides of `brim train` by the network's name."""
     def sized(full, small):
         return small if reduced else full
 
@@ -63,7 +63,7 @@ def networks(reduced):
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
 ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # of every step
 MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # of the mean over the second half of the steps
-# Multiples of the first: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
+# Multiples of the bounds above: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
 LOOSE = {("resnet50", "bf16"): 20, ("resnet50", "fp16"): 100}
 SCALE = {"fp16": ["loss_scale.init_scale=1024"]}             # small enough for all these networks
 
@@ -83,8 +83,8 @@ def compare(got, expected, precision, name=None):
 
 
 def golden(on, reduced, kept):
-    """Curves by network, each with its run's overrides: those of the CPU; reduced ones must agree with the reference
-    backend's. Curves in `kept` with the same overrides are not trained again."""
+    """Returns the CPU's curves by network, each with its run's overrides. Curves of reduced networks must agree with
+    those of the reference backend. Curves in `kept` with the same overrides are not trained again."""
     limit = machine.Limit(7200)
     found = {}
 
@@ -107,7 +107,7 @@ def golden(on, reduced, kept):
 
 
 def federation(reduced, lanes, rounds):
-    """Ten clients a round, each with 600 pictures in batches of 10."""
+    """Returns a federation of ten clients a round, each with 600 pictures in batches of 10."""
     samples, size = (40, ["model.width=2"]) if reduced else (6000, [])
     return ["backend=cuda", "precision=fp32", "dataset=synthetic", *images([1, 8, 8] if reduced else [1, 28, 28]),
             "dataset.test_count=0", f"dataset.train_count={samples}", "model=lightcnn", *size, "total_clients=10",

@@ -104,7 +104,7 @@ class Training:
         start = time.perf_counter()
         for _ in range(steps):
             loss = self.step(forward, x, y)
-        loss.item()  # waits for the device
+        loss.item()  # makes the host wait for the device
         return {"mode": mode, "samples_per_second": steps * size / (time.perf_counter() - start),
                 "peak_bytes": torch.cuda.max_memory_allocated() if gpu else 0,
                 "reserved_bytes": torch.cuda.max_memory_reserved() if gpu else 0}

@@ -18,7 +18,7 @@ class Results:
         and checks that were ok on the same device and build are not repeated."""
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.details_path = folder / "results.jsonl", folder / "details.txt"
-        lines = whole_lines(carried or self.path)  # the last line may be truncated; nothing may be appended to it
+        lines = whole_lines(carried or self.path)  # leaves out a truncated last line, so that nothing is appended to it
         self.path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         self.done = {line["check"] for line in read(self.path)
                      if line["verdict"] == "ok" and all(line[key] == identity[key] for key in identity)}
@@ -39,7 +39,7 @@ class Results:
             print(f"{verdict:10} {name} ({line['seconds']} s){': ' if figures else ''}{text_of(figures)}", flush=True)
 
     def details(self, name, text):
-        """The output of a failed program: its first part, which has the error, and its end."""
+        """Appends the output of a failed program: its first part, which has the error, and its end."""
         half = DETAILS_MAX // 2
         text = text if len(text) <= DETAILS_MAX else f"{text[:half]}\n...\n{text[-half:]}"
         with self.lock, self.details_path.open("a", encoding="utf-8") as file:
@@ -59,7 +59,7 @@ def whole_lines(path):
 
 
 def read(path):
-    """The checks of a results.jsonl, each with the fields of its command's first line."""
+    """Returns the checks of a results.jsonl, each with the fields of its command's first line."""
     lines, head = [], {}
     for line in whole_lines(path):
         if "began" in line:
@@ -70,7 +70,7 @@ def read(path):
 
 
 def page(lines):
-    """Markdown: a table for each command on a device; a repeated check has its last line."""
+    """Returns Markdown with a table for each command on a device; of a repeated check the last line counts."""
     def cell(text):
         return str(text).replace("|", "\\|").replace("\n", "<br>")
 

@@ -47,8 +47,8 @@ srun --mpi="${SLURM_MPI_TYPE:-pmix}" --kill-on-bad-exit=1 --cpu-bind=cores "${op
   "$brim" train "${words[@]}"
 status=$?
 
-# Also after an interruption: when the first rank ends, srun kills the others and reports their status, so the run's
-# folder decides.
+# srun's status is not reliable after an interruption: when the first rank ends, srun kills the others and reports their
+# status. So the run's folder decides.
 if ((status != 0)) && [[ $(summary) != "$first_summary" ]] &&
   grep -q '"status": "interrupted"' "$run/summary.json"; then
   status=6

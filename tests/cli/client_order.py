@@ -1,13 +1,13 @@
 """The order in which a client of a federation trains on its samples: brim's pseudorandom permutations (Philox and a
 Feistel network), as core/base/permutation.c computes them."""
 
-ROUNDS = 8  # of the network
+ROUNDS = 8  # rounds of the Feistel network
 SHUFFLE, CLIENT = 2, 10  # enum brim_stream_use
 WORD = 0xFFFFFFFF
 
 
 def philox(counter, key):
-    """Four numbers of 32 bits (Salmon et al., 2011)."""
+    """Returns four numbers of 32 bits (Salmon et al., 2011)."""
     counter, key = list(counter), list(key)
     for _ in range(10):
         first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
@@ -38,6 +38,6 @@ def permutation(seed, use, item, count):
 
 
 def client_order(seed, client, epoch, count):
-    """The places of a client's samples in an epoch, which are counted over all rounds."""
+    """Returns the places of a client's samples in an epoch; epochs are counted over all rounds."""
     key = random4(seed, CLIENT, 1, client, epoch)
     return permutation(seed, SHUFFLE, key[0] << 32 | key[1], count)

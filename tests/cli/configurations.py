@@ -49,7 +49,7 @@ MODELS = (mlp, cnn, fedavg_cnn, lightcnn, emotion_cnn, temperature_lstm, mental_
 
 
 def data_of(draw, shape, batch, accumulation):
-    """At most two steps an epoch, with a remainder of any size."""
+    """Returns data for at most two steps an epoch, with a remainder of any size."""
     effective = batch * accumulation
     words = ["dataset=synthetic", f"dataset.shape={shape}", f"dataset.classes={draw.choice((2, 7, 10, 40))}",
              f"dataset.train_count={draw.randint(effective, 2 * effective)}",
@@ -58,7 +58,7 @@ def data_of(draw, shape, batch, accumulation):
 
 
 def configuration(draw, model, fashion=None):
-    """`fashion`: the folder of Fashion-MNIST, or None for synthetic data."""
+    """Returns one configuration. `fashion`: the folder of Fashion-MNIST, or None for synthetic data."""
     words, shape = model(draw)
     batch, accumulation = 32 * draw.randint(1, 3) if model is lightcnn else draw.randint(1, 96), draw.randint(1, 4)
     if fashion:
@@ -80,7 +80,7 @@ def configuration(draw, model, fashion=None):
 
 
 def configurations(fashion):
-    """COUNT lists of overrides, cycling through the models; three use Fashion-MNIST if its folder exists."""
+    """Returns COUNT lists of overrides, cycling through the models; three use Fashion-MNIST if its folder exists."""
     draw = random.Random(SEED)
     there = pathlib.Path(fashion).is_dir()
     return [configuration(draw, MODELS[i % len(MODELS)], fashion if there and i in (0, 8, 17) else None)

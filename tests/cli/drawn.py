@@ -54,7 +54,7 @@ class Drawn:
         return [(step * self.selected + k) % self.clients for k in range(self.selected)]
 
     def gradient(self, model, rows):
-        """The gradient of the mean squared error; the bias is the last value."""
+        """Returns the gradient of the mean squared error; the bias is the last value."""
         total = zeros(model)
         for i in rows:
             x = Vector([*self.data[i][:-1], 1.0])
@@ -62,8 +62,8 @@ class Drawn:
         return total
 
     def train(self, start, pulled=None, control=None, rows=(), rate=None, near=None, mu=None, epochs=None):
-        """A client's epochs from `start`. mu pulls the first `pulled` values (default: all) to those of `near`
-        (default: `start`), and `control` is added to each gradient."""
+        """Trains a client's epochs from `start`. mu pulls the first `pulled` values (default: all) towards those of
+        `near` (default: `start`), and `control` is added to each gradient."""
         w, pulled, near = start, len(start) if pulled is None else pulled, near or start
         for _ in range(epochs or self.epochs):
             pull = Vector([*(w - near)[:pulled], *zeros(w)[pulled:]]) * (self.mu if mu is None else mu)
@@ -86,7 +86,7 @@ class DrawnCase(FederationCase):
         return case, self.partition(name), self.model(f"{name} start", 0)
 
     def model_after(self, name, step, case, words):
-        """The model after a step; a run of its own makes it, because a run keeps only its last checkpoints."""
+        """Returns the model after a step. A separate run makes it, because a run keeps only its last checkpoints."""
         run = name if step == ROUNDS else f"{name} {step}"
         if step < ROUNDS:
             self.federate(run, *case.words, *words, f"rounds={step}")

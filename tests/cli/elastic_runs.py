@@ -16,7 +16,7 @@ def device_of(mebibytes):
 
 
 def amount(choice):
-    """Bytes that a decision has taken; negative: returned."""
+    """Returns the bytes that a decision has taken; a negative number: bytes returned."""
     number, unit, *what = choice.split()
     sign = {"given back": -1, "taken again": 1}[" ".join(what)]
     return sign * float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
@@ -26,11 +26,11 @@ class ElasticCase(Case):
     command = "train"
 
     def until_said(self, text, process):
-        """Waits for text on standard error, and takes it out of the process's result."""
+        """Waits for text on standard error, which the process's result then lacks."""
         self.assertTrue(any(text in line for line in process.stderr), text)
 
     def decisions(self, run, by="policy.elastic", why="reason"):
-        """[(step, choice, reason)] of the policy so far."""
+        """Returns [(step, choice, reason)] of the policy's decisions so far."""
         path = self.folder / run / "events.jsonl"
         whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
         (self.folder / "seen").mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ import zlib
 
 
 def png(rows, columns, pixel):
-    """pixel(y, x) returns red, green and blue."""
+    """Returns a PNG picture; pixel(y, x) returns red, green and blue."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -16,7 +16,8 @@ def png(rows, columns, pixel):
 
 
 def progressive_jpeg(rows, columns):
-    """A uniformly gray picture in one progressive scan with one bit a block: every DC difference is 0."""
+    """Returns a uniformly gray picture in one progressive scan with one bit a block, because every DC difference is
+    0."""
     def marker(kind, data):
         return bytes([0xFF, kind]) + struct.pack(">H", len(data) + 2) + data
 
@@ -29,19 +30,19 @@ def progressive_jpeg(rows, columns):
 
 
 def colour_of(label):
-    """Distinct colours for 27 classes."""
+    """Returns the colour of a class, distinct for 27 classes."""
     return [30 + 80 * (label // 3**k % 3) for k in range(3)]
 
 
 def picture(label, seed, side=(12, 24)):
-    """A picture of random size whose colour shows the class."""
+    """Returns a picture of random size whose colour shows the class."""
     draw = random.Random(f"{label} {seed}")
     colour = [c + draw.randrange(20) for c in colour_of(label)]
     return png(draw.randint(*side), draw.randint(*side), lambda y, x: [c + draw.randrange(40) for c in colour])
 
 
 def write_folder(folder, classes=("daisy", "rose", "tulip"), **counts):
-    """image_folder: folder/<split>/<class>/<number>.png"""
+    """Writes pictures for image_folder: folder/<split>/<class>/<number>.png"""
     for split, count in counts.items():
         for label, name in enumerate(classes):
             at = folder / split / name
@@ -52,7 +53,7 @@ def write_folder(folder, classes=("daisy", "rose", "tulip"), **counts):
 
 
 def mat(packed=False, **variables):
-    """A MATLAB 5 file with rows of 16-bit unsigned numbers; packed: each is compressed, as MATLAB writes them."""
+    """Writes a MATLAB 5 file with rows of 16-bit unsigned numbers. packed: each row is compressed, as by MATLAB."""
     def element(kind, data):
         return struct.pack("<II", kind, len(data)) + data + b"\0" * (-len(data) % 8)
 

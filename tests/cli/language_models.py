@@ -15,7 +15,7 @@ WIDTH, HEADS, KV_HEADS, HEAD, MLP, LAYERS = 24, 4, 2, 6, 32, 2
 
 
 def rows_of(tokenizer):
-    """One more than the greatest id of a tokenizer.json."""
+    """Returns the number of rows for a tokenizer.json: one more than its greatest id."""
     found = json.loads(tokenizer.read_text())
     return 1 + max([*found["model"]["vocab"].values(), *(token["id"] for token in found["added_tokens"])])
 

@@ -23,7 +23,7 @@ def fnv(data):
 
 
 def read(folder):
-    """The slots in use, by pid, of those that are not being written at this moment."""
+    """Returns the slots in use by pid, without those that a process is writing at this moment."""
     try:
         data = (folder / "runs").read_bytes()
     except FileNotFoundError:

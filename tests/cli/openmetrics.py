@@ -6,7 +6,7 @@ import re
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|Inf|NaN)")
-ESCAPED = re.compile(r'(?:[^"\\\n]|\\[n"\\])*')  # of label values
+ESCAPED = re.compile(r'(?:[^"\\\n]|\\[n"\\])*')  # the escaped text of a label value
 TYPES = {"unknown": ("",), "gauge": ("",), "counter": ("_total", "_created"), "info": ("_info",)}
 UNESCAPED = {r"\n": "\n", r"\"": '"', r"\\": "\\"}
 
@@ -18,7 +18,7 @@ class Problem(ValueError):
 class Family:
     def __init__(self, name):
         self.name, self.type, self.help, self.unit = name, None, None, None
-        self.samples = {}  # sorted pairs of labels: value
+        self.samples = {}  # {sorted pairs of labels: value}
 
     def suffixes(self):
         return TYPES[self.type or "unknown"]
@@ -38,7 +38,7 @@ def take_word(text, word):
 
 
 def parse_labels(text):
-    """The labels after '{', and the text after '}'."""
+    """Returns the labels after '{', and the text after '}'."""
     labels = {}
     while not text.startswith("}"):
         if labels:
@@ -64,7 +64,7 @@ def parse_sample(line, families):
     if not family or not any(family.name + suffix == name for suffix in family.suffixes()):
         if any(name.startswith(other.name) and name[len(other.name):] in other.suffixes() for other in families[:-1]):
             raise Problem(f"the samples of {name} are in two places")
-        family = Family(name)  # of unknown type, without a description
+        family = Family(name)  # a family of unknown type, without a description
         families.append(family)
     series = (name, *sorted(labels.items()))
     if series in family.samples:
@@ -99,7 +99,7 @@ def parse_description(line, families):
 
 
 def parse(text):
-    """The families of a file. Raises Problem with the number of the line."""
+    """Returns the families of a file. Raises Problem with the number of the line."""
     families = []
     if not text.endswith("# EOF\n"):
         raise Problem("the last line is '# EOF'")

@@ -10,7 +10,7 @@ STAMP = struct.Struct("<iiQ")
 
 
 def slots(run):
-    """Where each slot that holds a state begins: {offset: (client, round)}."""
+    """Returns the slots that hold a state, by the offset at which they begin: {offset: (client, round)}."""
     data = (run / "states.bin").read_bytes()
     magic, size, _, count, _ = HEADER.unpack_from(data)
     assert magic == b"brimsta2", magic
@@ -20,7 +20,8 @@ def slots(run):
 
 
 def read(run, checkpoint, code):
-    """The states that a checkpoint of the run refers to: {client: numbers}. `code`: f or d, the type of the numbers."""
+    """Returns the states that a checkpoint of the run refers to: {client: numbers}. `code`: f or d, the numbers'
+    type."""
     rounds = tensors.read(checkpoint / "optimizer.safetensors")[0]["clients.last_kept"][2]
     data = (run / "states.bin").read_bytes()
     size = HEADER.unpack_from(data)[1]

@@ -76,7 +76,7 @@ class Result:
 
     @property
     def json(self):
-        """The output of a command with --json."""
+        """Parses the output of a command with --json."""
         return json.loads(self.out)
 
 
@@ -114,7 +114,8 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def _end(process):
-        """Does not read what is left: a process that outlives this one may hold the other end open."""
+        """Ends a process without reading the rest of its output, because another process may hold the pipe's other end
+        open."""
         if process.poll() is None:
             process.kill()
         process.wait()
@@ -140,11 +141,11 @@ class Case(unittest.TestCase):
             time.sleep(0.005)
 
     def has_begun(self, run):
-        """True if the run has placed its arena."""
+        """Returns True if the run has placed its arena."""
         return (self.folder / run / "events.jsonl").exists()
 
     def holds_lock(self, run):
-        """True if a process works in the run's folder."""
+        """Returns True if a process works in the run's folder."""
         with open(self.folder / run / ".lock", "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -153,8 +154,8 @@ class Case(unittest.TestCase):
         return False
 
     def hold(self, run, *words, env=None):
-        """A run that has placed its arena and trains until it is ended. Its standard error is a file: it prints a line
-        every 50 steps, and once a pipe that is read only at the end is full, it would stop."""
+        """Starts a run that trains until it is ended, and waits until it has placed its arena. Its standard error is a
+        file, because it prints a line every 50 steps: it would stop once a pipe that nothing reads is full."""
         log = tempfile.TemporaryFile()
         process = self.start("train", f"run.dir={run}", *words, *ENDLESS, env=env, err=log)
         process.log = log
@@ -163,11 +164,11 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def said(process):
-        """What a held run has printed to standard error so far."""
+        """Returns the text that a held run has printed to standard error so far."""
         return os.pread(process.log.fileno(), os.fstat(process.log.fileno()).st_size, 0).decode(errors="replace")
 
     def hold_still(self, run, *words):
-        """The same, stopped: it keeps its memory and takes no processor time from the test."""
+        """Like hold(), but also stops the run: it keeps its memory and takes no processor time from the test."""
         process = self.hold(run, *words)
         self.suspend(process.pid)
         return process
@@ -224,14 +225,14 @@ class Case(unittest.TestCase):
 
     def records(self, run, name="metrics.jsonl"):
         text = self.read(run, name)
-        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]  # a run may write the last one
+        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]  # a run may be writing more
 
     def events(self, run):
-        """Events, without the ones that record the inputs of policies."""
+        """Returns the events, without those that record the inputs of policies."""
         return [record["event"] for record in self.records(run, "events.jsonl") if record["event"] != "seen"]
 
     def steps(self, run):
-        """Step numbers of the checkpoints in the folder."""
+        """Returns the step numbers of the checkpoints in the folder."""
         folder = self.folder / run / "checkpoints"
         if not folder.exists():
             return []
@@ -241,7 +242,7 @@ class Case(unittest.TestCase):
         return self.folder / run / "checkpoints" / f"step-{step:08d}"
 
     def tree(self, *parts):
-        """All paths below a folder, with the bytes of files."""
+        """Returns all paths below a folder, with the bytes of files."""
         root = self.folder.joinpath(*parts)
         return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None
                 for path in root.rglob("*")}
@@ -269,13 +270,13 @@ class Case(unittest.TestCase):
 
 
 def idx(array_bytes, *dims, magic=None):
-    """An IDX file of unsigned bytes."""
+    """Returns the bytes of an IDX file of unsigned bytes."""
     head = magic if magic is not None else bytes([0, 0, 8, len(dims)])
     return head + b"".join(struct.pack(">I", n) for n in dims) + array_bytes
 
 
 def write_idx_dataset(folder, train=96, test=32, rows=8, classes=10, compress=False):
-    """A small MNIST-like folder; each image shows its label as a bright bar at a position of its own."""
+    """Writes a small folder like MNIST. In each image the position of a bright bar shows the label."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem, count in (("train", train), ("t10k", test)):
         labels = bytes(i % classes for i in range(count))
@@ -303,13 +304,14 @@ def idx_overrides(folder):
 
 
 def some_of(cases, every, first=0):
-    """The cases of a table; under a sanitizer only one of `every` cases, beginning with number `first`, because the
-    release build runs all, and the full tier all under sanitizers too. The cases of one table run the same code."""
+    """Returns the cases of a table. Under a sanitizer it returns only one of `every` cases, beginning with number
+    `first`, because the cases of a table run the same code, and the release build runs all; the full tier runs all
+    under sanitizers too."""
     cases = list(cases)
     return cases if FULL or not SANITIZED else cases[first::every]
 
 
-# For a long test of numbers, beside others that run the same code of brim: release runs it, and the full tier.
+# For a long test of numbers: other tests run the same code of brim, so sanitizers run it only in the full tier.
 compares_numbers = unittest.skipIf(SANITIZED and not FULL, "a sanitizer checks memory, and other tests run this code")
 
 

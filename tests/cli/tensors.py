@@ -22,7 +22,7 @@ def read(path):
 
 
 def write(path, tensors, metadata=None):
-    """The inverse of read()."""
+    """Writes a file from the results of read()."""
     header, data = {}, b""
     if metadata:
         header["__metadata__"] = metadata
@@ -47,6 +47,6 @@ def write_shards(folder, tensors):
 
 
 def transposed(tensor):
-    """The transpose of a matrix."""
+    """Returns the transpose of a matrix."""
     kind, (rows, columns), values = tensor
     return kind, [columns, rows], [values[r * columns + c] for c in range(columns) for r in range(rows)]

@@ -21,7 +21,7 @@ class AggregatorFaults(Case):
                          env={"BRIM_BAD": bad} if bad else None)
 
     def check(self, bad, *parts):
-        """It fails in the third round; resumed without the fault, it ends like an undisturbed run."""
+        """Checks a run that fails in the third round. Resumed without the fault, it ends like an undisturbed run."""
         run = bad.replace(":", " ")
         result = self.federate(run, "aggregator=bad", bad=bad, status=FAILED)
         self.assert_error(result, "aggregator 'bad'", "there is a checkpoint of step 2", "once the plugin is fixed",

@@ -16,8 +16,8 @@ class Arm64(Case):
         return self.summary(run)
 
     def check(self, *words):
-        """One instruction set gives the same bits however a step is cut, and after a resume; all of them give about
-        the same loss."""
+        """Checks that each instruction set gives the same bits for every split of a step and after a resume, and that
+        all of them give about the same loss."""
         losses = []
         for isa in PROCESSORS:
             whole = self.run_on(isa, isa, *words, f"backend.isa={isa}")

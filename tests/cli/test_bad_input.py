@@ -161,7 +161,7 @@ class FullDisk(Case):
                 summary = self.summary(run)
                 self.assertEqual(summary["status"], "failed")
                 self.assertIn("No space left on device", summary["error"])
-                # and the run resumes when there is room again
+                # the run resumes once there is room again
                 self.brim("train", "--resume", run)
                 self.assert_same_checkpoint("whole", run, 40)
 
@@ -189,7 +189,7 @@ class Checkpoint(Case):
         super().setUp()
         self.train("whole", *self.OVERRIDES, "training.steps=20")
         self.train("run", *self.OVERRIDES, "training.steps=20")
-        (self.folder / "run" / "summary.json").unlink()  # as if it had been killed
+        (self.folder / "run" / "summary.json").unlink()  # as if the run had been killed
 
     def spoil(self, step, name, how):
         path = self.checkpoint("run", step) / name
@@ -311,7 +311,7 @@ class NotFiles(Case):
             with self.subTest(name):
                 (self.folder / "run").mkdir()
                 if name != ".lock":
-                    (self.folder / "run/.lock").write_text("")  # as a run leaves it that ended before its first step
+                    (self.folder / "run/.lock").write_text("")  # left by a run that ended before its first step
                 (self.folder / "run" / name).symlink_to("../mine")
                 result = self.train("run", *SMALL, "training.steps=1", status=status)
                 if status != DONE:

@@ -48,12 +48,12 @@ class Chat(Case):
         (self.folder / name).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
     def data(self, *words, **more):
-        """The report of `brim data`, with all samples."""
+        """Returns the report of `brim data`, with all samples."""
         words = ["model=decoder", *DATA, *words]
         return self.brim("data", "--samples", 1000, "--json", *words, **more).json
 
     def marked(self, *words):
-        """The text of the first sample, with the tokens that count between brackets."""
+        """Returns the text of the first sample, with the tokens that count between brackets."""
         return self.marks(self.data(*words)["samples"][0])
 
     @staticmethod
@@ -128,7 +128,8 @@ class Learn(Chat):
         self.assertTrue(self.marked("dataset.learn=last").endswith(f"[<think>b</think>second{END}]"))
 
     def test_a_token_that_has_a_part_of_an_answer_counts(self):
-        """As in transformers: here, the template puts a space before the answer that joins its first word."""
+        """The template puts a space before the answer, and the tokenizer joins it with the first word. The joint token
+        counts, as in transformers."""
         self.template("{% for m in messages %}{{ m['role'] }}:{% if m['role'] == 'assistant' %}{{ ' ' }}"
                       "{% generation %}{{ m['content'] + '<|end_of_text|>' }}{% endgeneration %}{% else %}"
                       "{{ m['content'] }}{% endif %}{% endfor %}")
@@ -332,7 +333,7 @@ class Plan(Chat):
 
 
 class Numbers(Chat):
-    """Answers of two tokens, and of more than two hundred."""
+    """Answers have two tokens, or more than two hundred."""
 
     wide = ["dataset.context=288", "model.context=288"]
 

@@ -32,19 +32,20 @@ class Kills(Case):
         return " ".join(self.draw.choice(WORDS) for _ in range(self.draw.randint(1, most)))
 
     def names(self, *folders):
-        """The names in the folders, with the sizes of the files: those of records, checkpoints and kept tokens."""
+        """Returns the names in the folders of records, checkpoints and kept tokens, with the sizes of the files."""
         found = []
         for folder in folders:
             for path, _, files in os.walk(self.folder / folder):
                 for name in files:
                     try:
                         found.append((path, name, os.lstat(os.path.join(path, name)).st_size))
-                    except FileNotFoundError:  # renamed since
+                    except FileNotFoundError:  # the file was renamed meanwhile
                         found.append((path, name, None))
         return found
 
     def moment(self, run):
-        """A condition that becomes true after a drawn number of changes of the run's files and of the kept tokens."""
+        """Returns a condition that becomes true after a drawn number of changes of the run's files and of the kept
+        tokens."""
         folders = run, "cache"
         seen, changes = [self.names(*folders)], self.draw.randint(1, 60)
 
@@ -60,7 +61,7 @@ class Kills(Case):
         return ["train", *(["--resume", run] if begun else [f"run.dir={run}", *TRAIN, *DATA, *words])]
 
     def kill(self, run, *words):
-        """Starts or resumes the run and kills it at a drawn moment; False: it ended before."""
+        """Starts or resumes the run and kills it at a drawn moment. Returns False if it ended before."""
         moment = self.moment(run)
         process = self.start(*self.words(run, *words))
         while process.poll() is None and not moment():

@@ -27,7 +27,7 @@ class Check(Case):
         return self.brim("check", file, *words, status=status, env={"BRIM_BAD": bad} if bad else None)
 
     def findings(self, file, *words, status=DONE, bad=None):
-        """{check: (finding, text)}"""
+        """Returns {check: (finding, text)}."""
         report = self.check(file, *words, "--json", status=status, bad=bad).json
         return {check["check"]: (check["finding"], check["text"]) for check in report["checks"]}
 
@@ -386,7 +386,7 @@ class Mutated(Check):
             self.assertTrue(report["checks"], f"mutation {number}: {result}")
             what = "loaded" if report["loaded"] else report["checks"][-1]["text"].split(":")[0].split(" at ")[0]
             found[what] = found.get(what, 0) + 1
-            if MUTATIONS > 100:  # brim may crash when it loads the same bytes itself: nothing is promised about that
+            if MUTATIONS > 100:  # brim itself may crash when it loads the same bytes; it promises nothing there
                 loaded = self.load(file)
                 found[loaded] = found.get(loaded, 0) + 1
         if MUTATIONS > 100:

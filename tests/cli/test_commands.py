@@ -144,7 +144,7 @@ class Plan(Case):
     def test_plan_leaves_nothing(self):
         self.brim("plan", "model=cnn", "dataset=synthetic", "--no-timing")
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name != "claims"], [])
-        self.brim("plan", "model=cnn", "dataset=synthetic")  # stores nothing here but the times of kernels
+        self.brim("plan", "model=cnn", "dataset=synthetic")  # writes nothing into this folder except times of kernels
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"cache", "claims"})
 
     def test_over_the_budget_a_fitting_size_is_suggested(self):
@@ -235,7 +235,7 @@ class Streams(Case):
                                          text=True, check=False)
                 self.assertEqual(process.returncode, FAILED, process.stderr)
                 self.assertRegex(process.stderr, "error: .*writ")
-                self.assertNotIn("No such file", process.stderr)  # the reason of something that happened in between
+                self.assertNotIn("No such file", process.stderr)  # errno of an unrelated call in between
 
     def test_closed_streams_do_not_end_in_the_files_of_a_run(self):
         command = " ".join([BINARY, "train", "run.dir=run", "'model=mlp'", "'dataset=synthetic'", "training.steps=2"])

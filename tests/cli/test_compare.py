@@ -19,7 +19,7 @@ class TwoRuns(Case):
 
 class Compare(TwoRuns):
     def rows(self, *argv):
-        """The two tables, as lists of cells."""
+        """Returns the two tables, as lists of cells."""
         out = self.brim("compare", *argv).out
         return [[re.split(r"  +", line.strip()) for line in table.splitlines()] for table in out.strip().split("\n\n")]
 
@@ -64,7 +64,7 @@ class Compare(TwoRuns):
     def test_a_run_without_a_summary_shows_its_last_records(self):
         (self.folder / "runs/a/summary.json").unlink()
         with open(self.folder / "runs/a/metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write('{"step": 5, "split": "train", "lo')  # as a kill leaves it
+            file.write('{"step": 5, "split": "train", "lo')  # a kill leaves such a line
         run, = self.json_of("runs/a")
         last = [record for record in self.records_before_the_end("runs/a") if record["split"] == "train"][-1]
         self.assertEqual((run["status"], run["steps"], run["train_loss"]), ("unfinished", 4, last["loss"]))

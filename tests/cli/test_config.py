@@ -12,7 +12,7 @@ CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # has a model "vit" with a parameter "depth"
 COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "runs", "config", "plugins", "devices", "ops",
             "complete", "version"]
-# models that wrap another one: each needs a backbone, none can be a backbone, and no other model takes one
+# Models that wrap another one. Each needs a backbone and cannot be a backbone itself; other models take none.
 AROUND = {"linear_probe", "lora"}
 
 
@@ -109,8 +109,8 @@ class Resolved(Case):
 
 class Folders(Case):
     def test_a_missing_plugin_folder(self):
-        """A missing folder is a warning if BRIM_PLUGIN_PATH names it, as that applies to every command, and an error on
-        the command line."""
+        """A missing folder is an error on the command line, but only a warning if BRIM_PLUGIN_PATH names it, because
+        that variable applies to every command."""
         env = {"BRIM_PLUGIN_PATH": "nowhere"}
         text = "the plugin folder 'nowhere' cannot be read: No such file or directory\n"
         for words in (["version"], ["config", *SMALL], ["train", "run.dir=run", "training.steps=1", "--quiet", *SMALL]):

@@ -13,7 +13,7 @@ RUN = [*SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "trainin
 
 
 class Stopped(Case):
-    """A run that was stopped after step 4, and whose folder was changed afterwards."""
+    """A run was stopped after step 4, and its folder was changed afterwards."""
 
     def setUp(self):
         super().setUp()
@@ -23,7 +23,7 @@ class Stopped(Case):
         return RUN
 
     def stopped(self, name):
-        """A copy of the run, as a kill after step 4 would leave it."""
+        """Makes a copy of the run, as a kill after step 4 would leave it."""
         run = self.folder / name
         shutil.copytree(self.folder / "whole", run, symlinks=True)
         (run / "summary.json").unlink()
@@ -121,7 +121,7 @@ class Folder(Stopped):
 
 
 class Timed(Stopped):
-    """A run whose plan was chosen by measured times, which are in its folder."""
+    """Measured times decided the plan of a run, and its folder stores them."""
 
     def overrides(self):
         return [*[word for word in RUN if not word.startswith(("training.batch_size", "memory.timing"))],
@@ -153,7 +153,7 @@ KILLS = 12
 
 
 class Held(Case):
-    """Resources that a killed process held are free for the next one, whatever the process was doing."""
+    """Resources that a killed process held are free for the next process, whatever it was doing."""
 
     def assert_nothing_is_held(self, context):
         found = self.brim("devices", "--json", *LIMIT[:3]).json

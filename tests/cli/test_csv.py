@@ -20,14 +20,14 @@ class Csv(Case):
         return path
 
     def write_series(self, name, count=600):
-        """A temperature by hour, with columns that are not used."""
+        """Writes a temperature by hour, with columns that the run does not use."""
         draw = random.Random(1)
         return self.write(name, ["date", "temperature", "humidity"],
                           [[f"day {i // 24}, {i % 24}h", f"{math.sin(i / 8) + draw.gauss(0, 0.02):.4f}",
                             f"{50 + 9 * math.cos(i / 8):.2f}"] for i in range(count)])
 
     def write_kinds(self, name, count, **options):
-        """Three classes that are separable in `a` and `c`, two columns of different scale."""
+        """Writes three classes that are separable in `a` and `c`, two columns of different scale."""
         draw = random.Random(count)
         rows = [[i, f"{draw.gauss(i % 3, 0.2):.4f}", f"{draw.gauss(1000 * (i % 2), 1):.2f}",
                  f"{draw.gauss(100 * (i % 3), 20):.2f}", KINDS[i % 3]] for i in range(count)]

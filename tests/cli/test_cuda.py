@@ -28,12 +28,12 @@ def uuid(device):
 
 class CudaCase(Case):
     def environment(self, visible=None, devices=1, nvml=None, kind="now", cupti=None, **variables):
-        """Some emulated devices. nvml: the reply of the driver's library; cupti: a folder of CUPTI; None: no such
-        library."""
+        """Returns the environment of some emulated devices. nvml: the reply of the driver's library; cupti: a folder of
+        CUPTI; None: no such library."""
         folders = [f"{NVML}/{kind}"] if nvml is not None else []
         if cupti is not None:
             folders.append(f"{CUPTI}/{cupti}")
-        none = self.folder / "none"  # files that are no libraries hide those of this machine
+        none = self.folder / "none"  # files that are not libraries hide the libraries of this machine
         none.mkdir(exist_ok=True)
         for name in ("libnvidia-ml.so.1", "libcupti.so.12", "libcupti.so.13"):
             (none / name).touch()
@@ -80,7 +80,7 @@ class Traces(CudaCase):
 
     @staticmethod
     def work(events):
-        """The spans of operations and copies, in their order."""
+        """Returns the spans of operations and copies, in their order."""
         return sorted((e for e in events if e["ph"] == "X" and e.get("cat", "host") not in ("host", "data", "memory")),
                       key=lambda e: (e["tid"], e["ts"], e["dur"]))
 
@@ -108,7 +108,7 @@ class Traces(CudaCase):
 
     def test_cupti_measures_kernels_and_copies(self):
         self.need_cupti()
-        for order in ("", "copies", "7"):  # of the streams
+        for order in ("", "copies", "7"):  # of work in streams
             variables = {"EMULATED_STREAMS": order} if order else {}
             _, expected, _ = self.trace(f"events{order}", **variables)
             result, events, by = self.trace(f"run{order}", cupti="now", **variables)
@@ -227,7 +227,7 @@ class Devices(CudaCase):
     def test_where_the_uuid_is_not_known_the_place_on_the_bus_is(self):
         gpus = self.gpus(devices=2, nvml=f"0000:02:00.0=22 {NO_PROCESS}:2;0000:01:00.0={1 << 50}")
         self.assertEqual([gpu["uuid"] for gpu in gpus], [uuid(0), uuid(1)])
-        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # at most the total memory
+        self.assertEqual([gpu["free_bytes"] for gpu in gpus], [1 << 30, 22])  # capped at the total memory
         self.assertEqual([len(gpu["users"]) for gpu in gpus], [0, 1])
 
     def test_without_nvml_the_runtime_gives_the_free_memory(self):
@@ -337,7 +337,7 @@ class Auto(CudaCase):
 
 
 class Libraries(CudaCase):
-    """Which operations a library computes, and why others use slower kernels."""
+    """brim shows which operations a library computes, and why others use slower kernels."""
 
     ATTENTION = ["model=gpt2", "model.context=32", "model.layers=2", "model.heads=2", "model.width=32",
                  "dataset=text", "dataset.path=text.txt", "dataset.context=16", "training.batch_size=2",
@@ -387,7 +387,7 @@ class Libraries(CudaCase):
 
 
 class UpdatesInBackward(CudaCase):
-    """The host sees the loss only after the backward pass was started: the device checks it itself."""
+    """The host sees the loss only after it has started the backward pass, so the device checks the loss itself."""
 
     FUSED = "optimizer.update=fused_backward"
 
@@ -403,7 +403,7 @@ class UpdatesInBackward(CudaCase):
     def test_a_loss_that_is_not_finite_changes_nothing(self):
         words = [*RUN, "backend=cuda", "optimizer=sgd", "optimizer.lr=1e30", "training.steps=4", "schedule=constant",
                  "schedule.warmup_fraction=0", "training.checkpoint_every_steps=1", "training.eval_every_steps=4"]
-        for classes in (10, 4100):  # with many classes the loss is computed together with its gradient
+        for classes in (10, 4100):  # with many classes, one operation computes the loss and its gradient
             errors = []
             for run, more in (("step", []), ("fused", [self.FUSED])):
                 result = self.cuda("train", f"run.dir={run}{classes}", *words, f"dataset.classes={classes}", *more,
@@ -452,7 +452,7 @@ class Offload(CudaCase):
             self.assert_same_checkpoint("device", "host", step)
 
     def test_no_order_that_events_allow_changes_a_bit(self):
-        """Streams run their work as late as possible, copies as early as possible, and in orders between these."""
+        """Streams run their work as late as possible, run copies as early as possible, or use an order in between."""
         words = [*self.WIDE, "training.steps=6", "training.checkpoint_every_steps=3", "training.batch_size=32",
                  "training.eval_every_steps=2"]
         for name, more in (("step", ["training.gradient_accumulation_steps=2"]),
@@ -500,8 +500,8 @@ class Offload(CudaCase):
 
 
 class Memory(CudaCase):
-    """Device memory that a process takes besides its plan: it is measured and stored, and the next plan leaves room for
-    it."""
+    """brim measures and stores the device memory that a process takes beside its plan, and leaves room for it in the
+    next plan."""
 
     TAKES = {"EMULATED_TAKES": "context=50 library=30 node=1"}
     MIB = 1 << 20
@@ -525,7 +525,7 @@ class Memory(CudaCase):
         self.cuda("train", *RUN, "backend=cuda", "run.dir=run", **self.how)
         plan = self.plan()
         after, nodes = plan["device_memory"], sum(p["operations"] for p in plan["programs"])
-        self.assertAlmostEqual(after["libraries_bytes"], 30 * self.MIB, delta=self.MIB)  # and the control block
+        self.assertAlmostEqual(after["libraries_bytes"], 30 * self.MIB, delta=self.MIB)  # includes the control block
         self.assertAlmostEqual(after["programs_bytes"], after["node_bytes"] * nodes, delta=nodes)
         taken = self.summary("run")["device_reserved_bytes"]
         self.assertAlmostEqual(after["total_bytes"], taken, delta=0.03 * taken)
@@ -553,7 +553,7 @@ class Memory(CudaCase):
 
     def test_a_plan_that_leaves_no_headroom_is_refused_before_it_is_placed(self):
         peak = self.plan()["peak_bytes"]
-        room = (1 << 30) - peak - 52 * self.MIB  # the control block is counted with the libraries
+        room = (1 << 30) - peak - 52 * self.MIB  # the control block counts with the libraries
         words = [*RUN, "backend=cuda", "run.dir=run"]
         refused = self.cuda("train", *words, f"memory.headroom_mb={(room >> 20) + 3}", **self.how, status=NO_FIT)
         self.assert_error(refused, f"of which memory.headroom_mb={(room >> 20) + 3} reserves", "would make it fit")
@@ -573,7 +573,7 @@ class Memory(CudaCase):
 
 
 class BadHosts(CudaCase):
-    """One error with the numbers and a remedy, before anything is placed."""
+    """brim reports one error with the numbers and a remedy before it places anything."""
 
     def refused(self, *words, status=NO_FIT, **how):
         result = self.cuda("train", *RUN, "backend=cuda", "run.dir=run", *words, status=status, **how)
@@ -694,7 +694,7 @@ class Training(CudaCase):
         self.cuda("train", *RUN, *words, "training.checkpoint_every_steps=1", "run.dir=run")
         skipped = {e["step"] for e in self.records("run", "events.jsonl") if e["event"] == "skipped_step"}
         self.assertTrue({1, 2, 3} < skipped, skipped)
-        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # overflowed again
+        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # later steps overflowed again
         for step in range(2, 61):
             for name in ("model.safetensors", "optimizer.safetensors"):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))
@@ -793,7 +793,7 @@ class DebugLaunches(CudaCase):
 
     def test_a_run_resumes_under_it(self):
         self.cuda("train", *RUN, "training.checkpoint_every_steps=1", "run.dir=run", "backend=cuda")
-        (self.folder / "run/summary.json").unlink()  # as if it had been stopped
+        (self.folder / "run/summary.json").unlink()  # as if the run had been stopped
         result = self.cuda("train", "--resume", "run", "--debug-launches")
         self.assertNotIn("was edited", result.err)
         self.assertEqual(self.summary("run")["steps"], 2)

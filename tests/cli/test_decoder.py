@@ -26,7 +26,7 @@ class Decoder(Case):
         return ["dataset=tokens", *(f"dataset.{key}={value}" for key, value in keys.items())]
 
     def copy(self, name, **changes):
-        """A golden model with changes in its config.json; None removes a key."""
+        """Copies a golden model with changes in its config.json; None removes a key."""
         shutil.copytree(GOLDEN / name, self.folder / "model")
         path = self.folder / "model" / "config.json"
         config = {**json.loads(path.read_text()), **changes}
@@ -35,8 +35,8 @@ class Decoder(Case):
 
 class Golden(Decoder):
     def test_loss_and_gradients_equal_those_of_transformers(self):
-        """One step of SGD with a rate of 1 subtracts the gradient from the weights. 1e-9 of a parameter's largest
-        gradient, in double precision."""
+        """One step of SGD with a rate of 1 subtracts the gradient from the weights. In double precision it is right to
+        1e-9 of the parameter's largest gradient."""
         folders = sorted(GOLDEN.iterdir())
         self.assertGreaterEqual(len(folders), 19)
         for folder in folders:
@@ -75,7 +75,8 @@ class Golden(Decoder):
 
 class Cap(Decoder):
     def test_a_cap_of_logits_is_a_part_of_the_loss(self):
-        """With many classes the loss makes the logits itself and caps them: the same loss, gradients and answers."""
+        """With many classes the loss computes the logits itself and caps them. Loss, gradients and answers are the
+        same."""
         self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
         words = ["model=decoder", "model.layers=1", "model.heads=2", "model.width=16", "model.mlp_width=8",
                  "model.logit_softcap=0.05", *self.data(vocabulary=4100), *STEP, "backend=reference",
@@ -163,7 +164,7 @@ class Family(Decoder):
         self.assertIn("\n  tied: false\n", self.config().out)
 
     def test_a_list_may_have_numbers_for_more_blocks_than_there_are_but_not_for_fewer(self):
-        """The config.json of a model with fewer blocks than its original."""
+        """A model with fewer blocks than its original may have the lists of the original in its config.json."""
         self.write_tokens([[0] * (CONTEXT + 1)] * 4)
         self.copy("smollm3_llama3")
         weights, _ = tensors.read(self.folder / "model" / "model.safetensors")
@@ -224,7 +225,8 @@ class Family(Decoder):
             self.assertIn("\n  rope_long: [2.5]\n", out)
 
     def test_config_json_is_json(self):
-        """Characters as two halves of UTF-16, as json.dump writes them; more nodes than YAML may have."""
+        """config.json may have characters as two halves of UTF-16, as json.dump writes them, and more nodes than YAML
+        may have."""
         self.copy("llama_llama3", _name_or_path="\U0001F600", id2label={str(i): f"LABEL_{i}" for i in range(12000)})
         self.assertIn("rope_type", self.config().out)
         path = self.folder / "model" / "config.json"
@@ -288,7 +290,7 @@ class Family(Decoder):
 
 class Inside(Decoder):
     def test_the_language_model_of_a_model_with_images(self):
-        """The map text_config of gemma3, with the names of tensors of transformers 4 and 5."""
+        """brim reads the map text_config of gemma3, with the names of tensors of transformers 4 and 5."""
         plain = GOLDEN / "gemma3_text_linear"
         self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
         weights, _ = tensors.read(plain / "model.safetensors")
@@ -340,7 +342,7 @@ class Scale(Decoder):
 
 class Runs(Decoder):
     def test_a_run_of_updates_is_resumed_without_its_folder(self):
-        """config.yaml of the run has the whole network; its backbone's weights are read again."""
+        """The run's config.yaml has the whole network. brim reads only the backbone's weights again."""
         self.copy("llama_llama3")
         self.write_tokens([[(5 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(8)])
         words = ["train", "model=hf_lora", "model.weights=model", *self.data(), "backend=cpu", "backend.threads=1",

@@ -10,7 +10,7 @@ from support import FAILED, SMALL, USAGE, Case, main
 
 class Devices(Case):
     def found(self):
-        """The devices that were found. Only the cuda backend may have none."""
+        """Returns the devices that brim found. Only the cuda backend may have none."""
         found = self.brim("devices", "--json").json
         self.assertIn([failure["backend"] for failure in found["failures"]], ([], ["cuda"]))
         for failure in found["failures"]:
@@ -73,7 +73,7 @@ class Devices(Case):
 
 
 class Forged(Case):
-    """The files that processes share can be written by every user: their content is untrusted."""
+    """Every user can write to the files that processes share, so brim does not trust their content."""
 
     WORDS = [*SMALL, "backend=cpu", "backend.devices=2", "backend.memory_mb=64", "training.steps=2"]
     TICKET = "<qqQdQ64QIii32s32s4x"

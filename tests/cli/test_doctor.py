@@ -1,4 +1,4 @@
-"""brim doctor: broken set-ups, each of which it names with a remedy; and a good one."""
+"""brim doctor: it names the fault of broken set-ups with a remedy, and finds none in a good one."""
 
 import json
 import os
@@ -129,7 +129,7 @@ class Doctor(Case):
     def test_a_profile_without_times(self):
         self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "policy=auto_plan", *SMALL,
                           "backend=cpu")
-        self.train("run", *SMALL, "backend=cpu")  # training measures nothing
+        self.train("run", *SMALL, "backend=cpu")  # this training measures nothing
         self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "nothing to do for training",
                           *SMALL, "backend=cpu")
 
@@ -176,7 +176,8 @@ class Doctor(Case):
         return {"PATH": f"{self.file('bin/mpirun', script, 0o755).parent}:{os.environ['PATH']}"}
 
     def assert_not_ended(self, env):
-        """On a busy machine, a script may queue for a processor until the limit before it sleeps, which is a note."""
+        """On a busy machine, a script may wait for a processor until the time limit, before it sleeps. That is only a
+        note."""
         findings = []
 
         def had_a_processor():
@@ -196,7 +197,7 @@ class Doctor(Case):
         self.assert_named("warning", "ranks", "failed", "mpirun -n 2 hostname", jobs=["--job-seconds", "60"],
                           env=self.mpirun("#!/bin/sh\necho 'error: no route to host' >&2\nexit 1\n"))
         self.assert_not_ended(self.mpirun("#!/bin/sh\nexec sleep 1000\n"))
-        # A job that computes, or would if other programs let it, is no fault of the set-up.
+        # A job that computes, or waits for a processor, is not a fault of the set-up.
         self.assert_named("note", "ranks", "processor time: this machine is busy", "--job-seconds 30",
                           jobs=["--job-seconds", "1"], env=self.mpirun("#!/bin/sh\nwhile :; do :; done\n"))
         self.assertEqual([p for p in pathlib.Path("/tmp").glob("brim-doctor-*") if p.stat().st_uid == os.geteuid()

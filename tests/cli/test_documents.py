@@ -36,7 +36,7 @@ class Documents(Case):
         return [[0] + [rng.randrange(1, TOKENS) for _ in range(length - 1)] for length in lengths]
 
     def first_step(self, run, *words):
-        """The loss of one step, and the gradients: SGD with a rate of 1 subtracts them from the weights."""
+        """Returns the loss of one step and the gradients, which SGD with a rate of 1 subtracts from the weights."""
         self.brim("train", *words, *STEP, f"run.dir={run}")
         after, _ = tensors.read(self.folder / run / "checkpoints" / "last" / "model.safetensors")
         return self.records(run)[0]["loss"], {name: values for name, (_, _, values) in after.items()}
@@ -44,8 +44,8 @@ class Documents(Case):
 
 class Packed(Documents):
     def test_a_packed_row_has_the_loss_and_the_gradients_of_its_documents(self):
-        """The documents of a row, each alone in a sample of its own length: the mean of their losses and gradients,
-        by their tokens, is that of the row. 1e-12 in double precision, 1e-6 on the cpu."""
+        """Each document of a row also runs alone, in a sample of its own length. The means of their losses and
+        gradients, weighted by tokens, are those of the row, to 1e-12 in double precision and to 1e-6 on the cpu."""
         lengths = [7, 1, 11, 5]
         documents = self.draw(lengths)
         self.write("packed", documents)

@@ -65,9 +65,9 @@ class Elastic(ElasticCase):
         self.assertEqual(taken, "micro-batch 128 -> 128, as no run waits for cpu:0")
 
     def test_a_run_with_recompute_returns_to_its_configured_recompute(self):
-        """Its plan has some recompute as configured: 3.0 of 4 MiB, where 4.1 would be enough without. It returns
-        memory by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same amount
-        back."""
+        """The configured plan has some recompute: it takes 3.0 of 4 MiB; without recompute it would take 4.1. The run
+        returns memory by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same
+        amount back."""
         auto = [*NORM, "memory.recompute=auto"]
         for name, words, batch, bytes_given in (("cut", auto, 64, "741.5 KiB"),
                                                 ("uncut", [*auto, "min_batch_size=128"], 128, "297.0 KiB")):
@@ -95,19 +95,19 @@ class Elastic(ElasticCase):
         self.assertRegex(other[1], r"^a run waits for 1\.4 MiB of cpu:0")
 
     def test_a_larger_job_second_in_line_gets_only_the_returned_memory(self):
-        """It could use the whole device, but the run that returns memory keeps the rest."""
+        """The larger job could use the whole device, but the run that returns memory keeps the rest."""
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS)
         second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, *ENDLESS[1:],
                             "training.batch_size=64")
         self.until(lambda: self.steps("second"), first, second)
         large = self.start("train", "run.dir=large", *CNN, *device_of(4), *WAIT, "training.batch_size=128")
-        self.until_said("waiting: ", large)  # else the queue might be empty once the second has gone
+        self.until_said("waiting: ", large)  # otherwise the queue might be empty once the second job has gone
         self.end(second)
         self.until_decided("first", 2, first)
         choice, reason = self.decisions("first")[-1][1:]
         self.assertEqual(choice, "keeps its plan")
-        # The policy may be asked while the second run is still planned: no recompute would be enough then, and none is
-        # counted.
+        # brim may ask the policy while it still plans the second run. Then no recompute would be enough, and the policy
+        # counts none.
         self.assertRegex(reason, r"^a run waits for 3\.7 MiB of cpu:0, .* needs at least \S+ [KM]iB$")
         self.assertFalse((self.folder / "large").exists())
         self.end(first)

@@ -36,7 +36,8 @@ class SameBits(Case):
 
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
     def test_cnn_on_fashion_mnist_with_dropout_flips_and_crops(self):
-        # 6000 samples and 47 steps an epoch: one of the 50 steps is the shorter last step of an epoch (112 samples)
+        # With 6000 samples and 47 steps an epoch, one of the 50 steps is the shorter last step of an epoch (112
+        # samples).
         self.check("model=cnn", "model.width=6", "dataset=fashion_mnist", "training.num_train_samples=6000",
                    "augment.flip=true", "augment.crop_padding=2")
 
@@ -71,8 +72,8 @@ class SameBits(Case):
                 self.assertEqual(self.losses(f"{backend}6"), self.losses(f"{backend}{size}"))
 
     def test_gpt2_with_more_places_than_a_sample_has(self):
-        """A slice of a parameter has no sample dimension: its gradient is summed over the step. In 16 bits, fusion
-        changes nothing either."""
+        """A slice of a parameter has no sample dimension, so its gradient is a sum over the step. Fusion changes no bit
+        in 16 bits either."""
         words = ["model=gpt2", "model.layers=1", "model.width=16", "model.heads=2", "model.context=12",
                  "model.dropout=0.1", "dataset=synthetic", "dataset.task=tokens", "dataset.length=7",
                  "dataset.train_count=26", "dataset.test_count=2", "training.grain=1",
@@ -95,7 +96,7 @@ class SameBits(Case):
             self.assertEqual(self.losses("run-all"), self.losses(other))
 
     def test_a_different_grain_gives_different_bits(self):
-        # without a grain the order of a sum is visible in the result, so the tests above are able to fail
+        # Without a grain the result shows the order of a sum, so the tests above are able to fail.
         for grain in (16, 64):
             self.train(f"run{grain}", "model=cnn", "model.width=5", "dataset=synthetic", "dataset.test_count=0",
                        "training.batch_size=128", "training.steps=20", "backend=cpu", f"training.grain={grain}")
@@ -221,7 +222,7 @@ class Configuration:
         return words
 
     def cut(self):
-        """A micro-batch: a multiple of the grain, smaller than the whole."""
+        """Draws a micro-batch: a multiple of the grain, smaller than the effective batch."""
         parts = self.effective // self.grain
         return [f"training.batch_size={self.grain * self.draw.choice([n for n in range(1, parts) if parts % n == 0])}"]
 
@@ -229,7 +230,7 @@ class Configuration:
         return [f"training.batch_size={self.effective}"]
 
     def circumstances(self):
-        """Settings that must not change a bit: the division of memory and the number of threads."""
+        """Draws settings that must not change a bit: the use of memory and the number of threads."""
         draw = self.draw
         fuse = draw.choice(("all", "all", "[linear_loss]", "[linear_loss,bias_activation]",
                             "[linear_loss,dropout_add,norm_activation]"))  # norm_activation changes bits by design
@@ -261,7 +262,7 @@ class RandomConfigurations(Case):
         self.brim(*self.run_words(run, *c.words, *words))
 
     def failing(self, c, run, words):
-        """A call fails for lack of memory; if that ends the run, it is resumed."""
+        """Makes a call fail for lack of memory. If that ends the run, the test resumes it."""
         at = f"step:{c.draw.randint(1, 4)}:{c.draw.choice(EVENTS)}:{c.draw.choice(('1', '2', '1+', '%3'))}"
         result = self.brim(*self.run_words(run, *c.words, *words), status=None, env={"BRIM_FAULT": at})
         self.assertIn(result.status, (0, NO_FIT, FAILED), result)
@@ -269,7 +270,7 @@ class RandomConfigurations(Case):
             self.continue_run(c, run, words)
 
     def killed(self, c, run, words):
-        """Kills the run after its first checkpoint, if it is not done by then."""
+        """Kills the run after its first checkpoint, unless it has ended by then."""
         process = self.start(*self.run_words(run, *c.words, *words))
         while not self.steps(run) and process.poll() is None:
             time.sleep(0.002)
@@ -279,7 +280,7 @@ class RandomConfigurations(Case):
             self.continue_run(c, run, words)
 
     def elastic(self, c, run, words):
-        """Runs beside a job that waits for its memory, if it is not done by then."""
+        """Starts a job that waits for the run's memory, unless the run has ended by then."""
         plan = self.brim("--plugin-path", PLUGINS, "plan", "--json", *c.words, *c.whole()).json
         limit = ["backend.devices=1", f"backend.memory_mb={max(1, math.ceil(plan['peak_bytes'] / 2**20))}"]
         process = self.start(*self.run_words(run, *c.words, *c.whole(), *limit, "policy=elastic",

@@ -65,7 +65,7 @@ class Text(EvalTexts):
         self.assertEqual(one, many)
 
     def test_a_run_is_evaluated_in_windows_of_any_length(self):
-        """A run that began with a model, and was not trained, has the figures of the model."""
+        """A run that began with a model and was not trained has the figures of that model."""
         self.train("run", "model=hf", "model.weights=model", "dataset=text", "dataset.path=text.txt",
                    "dataset.tokens=hf", "dataset.tokenizer=model", "dataset.context=16", "training.epochs=0",
                    "memory.timing=false")

@@ -23,7 +23,7 @@ class Exact(Case):
         return self.brim("plan", "--json", *DEVICES, *words).json
 
     def look(self):
-        """The ledger: each process's memory on the devices."""
+        """Reads the ledger: each process's memory on the devices."""
         devices = self.brim("devices", "--json", *DEVICES).json["devices"]
         return [(user["pid"], user["bytes"]) for device in devices if device["backend"] == "cpu"
                 for user in device["users"]]
@@ -57,7 +57,7 @@ class Exact(Case):
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) +
                          max(host["evaluation_bytes"], host["piece_bytes"], host["summary_bytes"]))
-        if not SANITIZED:  # whose own memory cannot be predicted
+        if not SANITIZED:  # a sanitizer's own memory cannot be predicted
             self.assertLess(abs(summary["predicted_rss_bytes"] - host["total_bytes"]), PROCESS_SPREAD)
             self.check_taken(summary)
 
@@ -91,7 +91,8 @@ class Exact(Case):
 
     @unittest.skipIf(SANITIZED, "a sanitizer's own memory is not predicted")
     def test_writing_the_last_files_takes_no_more(self):
-        """The peak in the summary cannot include the writing of the summary, so the system is asked."""
+        """The peak in the summary cannot include the writing of the summary, so the test asks the system for the
+        peak."""
         look = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
                 "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
         words = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.test_count=64",
@@ -109,8 +110,8 @@ class Exact(Case):
                 self.assertEqual(len(summary["test_classes"]), classes)
 
     def test_memory_freed_by_evaluations_and_checkpoints_is_returned(self):
-        """An evaluation's loader is one block of 49 MiB, a checkpoint takes a block of 4 MiB, by turns. With glibc's
-        defaults it depends on chance whether one can reuse the place of the other."""
+        """An evaluation's loader is one block of 49 MiB, and a checkpoint takes a block of 4 MiB; the two alternate.
+        With glibc's defaults, chance decides whether one can reuse the place of the other."""
         for turn in range(3):
             with self.subTest(turn):
                 self.train(f"run{turn}", "model=mlp", "model.hidden=[1024,1024,1024,1024,1024]", "dataset=synthetic",
@@ -124,7 +125,7 @@ class Exact(Case):
         words = ["model=mlp", "model.hidden=[2048,2048]", "dataset=synthetic", "training.batch_size=16",
                  "training.steps=4", "training.checkpoint_every_steps=2", "backend=cpu"]
         self.train("run", *words)
-        (self.folder / "run" / "summary.json").unlink()  # as after a kill
+        (self.folder / "run" / "summary.json").unlink()  # as if the run had been killed
         shutil.rmtree(self.checkpoint("run", 4))
         self.brim("train", "--resume", "run")
         host, summary = self.plan(*words)["host"], self.summary("run")

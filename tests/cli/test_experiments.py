@@ -17,7 +17,7 @@ SMALL_TOWER = ["backbone.depth=1", "backbone.width=32", "backbone.heads=2", "bac
 
 class Experiment(Case):
     def chosen(self, *words):
-        """The configuration's lines, without leading blanks."""
+        """Returns the configuration's lines, without leading blanks."""
         return [line.strip() for line in self.brim("config", *words).out.splitlines()]
 
     def check(self, words, *lines):
@@ -62,7 +62,7 @@ class OfPictures(Experiment):
         self.assertEqual(self.summary("run")["steps"], 3)
 
     def test_clip(self):
-        """Plans have the real size."""
+        """The plans are for the experiment's real size."""
         image_sets.write_flowers(self.folder / "flowers102")
         image_sets.write_birds(self.folder / "cub200")
         for name, lr in (("clip_linear_probe", "1e-3"), ("clip_lora", "1e-4")):
@@ -82,7 +82,7 @@ class OfPictures(Experiment):
 
 
 class OfFederations(Experiment):
-    """Training here uses fewer clients and samples than the experiments themselves."""
+    """The tests train with fewer clients and samples than the experiments themselves."""
 
     def federation(self, *words):
         """Plans an experiment at its real size, apart from the data; trains nothing."""
@@ -125,12 +125,12 @@ class OfFederations(Experiment):
 # Keys that `--config-name robust` sets: devices, waiting, threads, and the log of memory.
 ABOUT_SHARING = {"auto_device", "min_gpu_memory_mb", "wait_for_gpu", "gpu_wait_timeout_minutes",
                  "gpu_check_interval_seconds", "min_batch_size", "max_retries", "num_workers", "allow_cpu",
-                 "memory_summary", "batch_size", "gradient_accumulation_steps"}  # their product is compared
+                 "memory_summary", "batch_size", "gradient_accumulation_steps"}  # the test compares their product
 
 
 class Shared(Experiment):
     def numbers_of(self, *words):
-        """The configuration without the keys about sharing a machine, and the effective batch."""
+        """Returns the configuration without the keys about sharing a machine, and the effective batch."""
         lines, key = [], ""
         number = {"effective_batch_size": 0}
         for line in self.brim(*words).out.splitlines():
@@ -150,7 +150,7 @@ class Shared(Experiment):
             with self.subTest(name):
                 plain = self.numbers_of("config", *words)
                 if any(line.startswith("total_clients: ") for line in plain[0]):
-                    words.append("~training.epochs")  # set by the robust configuration; a federation counts rounds
+                    words.append("~training.epochs")  # the robust configuration sets it, but a federation counts rounds
                 self.assertEqual(plain, self.numbers_of("--config-name", "robust", "config", *words))
                 self.assertEqual(plain[1], plain[2])
 

@@ -16,11 +16,11 @@ RUN = [word for word in SMALL_CNN if not word.startswith("training.batch_size")]
     "backend=cpu", "backend.devices=1", "backend.memory_mb=64"]
 ALL = os.environ.get("FAULTS") == "all"
 SPREAD = 0 if ALL else int(os.environ.get("FAULTS", "2"))
-AT_START = 6 if SANITIZED else 20  # of the calls before the first step
+AT_START = 6 if SANITIZED else 20  # number of calls before the first step that fail
 
 
 def spread(count, wanted):
-    """`wanted` of the numbers from 1 to `count`, evenly spaced, both ends included; all of them with FAULTS=all."""
+    """Returns `wanted` of the numbers from 1 to `count`, evenly spaced, with both ends; with FAULTS=all returns all."""
     if ALL or count <= wanted:
         return range(1, count + 1)
     return sorted({1 + round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)})
@@ -56,7 +56,7 @@ class Faults(Case):
         result = self.train(run, *RUN, status=None, env={"BRIM_FAULT": fault})
         self.assertIn(result.status, statuses, result)
         folder = self.folder / run
-        ended_at_once = "error: out of host memory: cannot allocate " in result.err  # it ended at the failed call
+        ended_at_once = "error: out of host memory: cannot allocate " in result.err  # the run ended at the failed call
         if not ended_at_once:
             self.assertIn(f"warning: BRIM_FAULT={fault} is set", result.err)
         if result.status != 0:
@@ -106,7 +106,7 @@ class Faults(Case):
         self.assert_nothing_is_held("at the end")
 
     def test_placing_again_fails_too(self):
-        """The smaller plan does not get its memory either, once or always."""
+        """The smaller plan does not get its memory either, the first time or every time."""
         for step in (2, 7):
             self.check(f"step:{step}:lib:conv:%2,step:{step}:place")
             self.check(f"step:{step}:lib:conv:1+,step:{step}:place:1+", statuses=(NO_FIT, FAILED))

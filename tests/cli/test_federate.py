@@ -82,7 +82,7 @@ class Federate(FederationCase):
     # ---- the same bits ----
 
     def test_clients_at_a_time_and_threads_change_no_bit(self):
-        for name, words in some_of(KINDS.items(), 2, 1):  # the others are those that are resumed
+        for name, words in some_of(KINDS.items(), 2, 1):  # other kinds are tested by resuming them
             with self.subTest(name):
                 self.federate(f"{name} one", *words, "parallel_clients=1", "backend.threads=1")
                 for lanes, threads in some_of([(3, 1), (2, 2), (-1, 2), (1, 2)], 4):
@@ -116,7 +116,8 @@ class Federate(FederationCase):
             self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries(f"{name} faulty")))
 
     def test_only_clients_that_failed_are_trained_again(self):
-        """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
+        """This also holds if rounds fail so often that the plan changes meanwhile. The test counts clients when they
+        begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
         for name in "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "ditto", "median", "quantized", "async":
             words = [*KINDS[name], "memory.recompute=none"]
@@ -149,7 +150,7 @@ class Federate(FederationCase):
             self.compare_to_loops(draw, f"fedavg {case}", [])
 
     def test_servers_are_those_of_plain_loops_in_double(self):
-        """FedAdam, FedYogi and FedAdagrad, as in Reddi et al. (2021, algorithm 2)."""
+        """The servers are FedAdam, FedYogi and FedAdagrad (Reddi et al., 2021, algorithm 2)."""
         draw = random.Random(13)
         for server in "adam", "yogi", "adagrad":
             for case in range(2):
@@ -169,8 +170,9 @@ class Federate(FederationCase):
             self.compare_to_loops(draw, f"fedprox of classes {case}", words, **local)
 
     def compare_to_loops(self, draw, name, words, weights=(), server="sgd", **local):
-        """One layer, with whole clients as batches, so that the order of samples only affects rounding; clients differ
-        in size. Rows, rates and numbers of epochs are random. `weights`: class weights; without classes, regression."""
+        """Compares a model of one layer. A client's samples are one batch, so that their order only affects rounding;
+        clients differ in size. Rows, rates and numbers of epochs are random. `weights`: class weights; without classes,
+        the task is a regression."""
         rows, features = draw.randint(23, 60), draw.randint(1, 4)
         clients, selected, epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
         rate, server_rate, momentum = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), draw.choice([0, 0.9])
@@ -210,8 +212,8 @@ class Federate(FederationCase):
             self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, got, wanted))
 
     def test_a_selector_is_given_the_losses_of_clients_own_samples(self):
-        """power_of_choice, with all clients as candidates, selects those with the highest loss under the global model,
-        in every round; clients have several batches, the last of them smaller."""
+        """With all clients as candidates, power_of_choice must select those with the highest loss under the global
+        model in every round. Clients have several batches, the last of them smaller."""
         draw = random.Random(3)
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(3)] for _ in range(60)]
         folder = self.folder / "data"
@@ -262,7 +264,7 @@ class Federate(FederationCase):
     NORMS = ["model=lightcnn", "model.width=4", "model.norm=batch"]
 
     def norms(self, run, step):
-        """A list of values for each buffer."""
+        """Returns a list of values for each buffer."""
         values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
         return {key: numbers for key, (_, _, numbers) in values.items() if "running" in key}
 
@@ -311,7 +313,8 @@ class Federate(FederationCase):
                 self.assertTrue(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (what, key, a, b))
 
     def test_clients_train_alike_whether_they_keep_their_statistics(self):
-        """Training normalises by the batch's own statistics: the weights have the same bits, the statistics differ."""
+        """Training normalises by the batch's own statistics, so the weights have the same bits although the statistics
+        differ."""
         values = []
         for buffers in "average", "keep":
             self.federate(buffers, *SMALL, *self.NORMS, f"federate.norm_buffers={buffers}", "rounds=6")
@@ -320,7 +323,7 @@ class Federate(FederationCase):
         self.assertEqual(differing, {name for name in values[0] if "running" in name})
 
     def test_a_restarted_run_knows_nothing_of_clients(self):
-        """The update of the second round fails half-way, before there is a checkpoint."""
+        """The update of the second round fails half-way, before the run has a checkpoint."""
         for name in "kept norms", "async":
             words = [*KINDS[name], "federate.checkpoint_every_rounds=9"]
             self.federate(f"{name} whole", *words)
@@ -329,12 +332,12 @@ class Federate(FederationCase):
             self.assert_same_checkpoint(f"{name} whole", f"{name} torn", 4)
 
     def test_the_plan_counts_what_clients_keep(self):
-        """Four bytes for mean and variance of 4 + 8 + 16 channels."""
+        """A client keeps four bytes for each mean and variance of 4 + 8 + 16 channels."""
         words = ["--config-name", "federate", "plan", *SMALL, *self.NORMS, "rounds=100"]
         self.assertIn("each client keeps 224 B", self.brim(*words, "federate.norm_buffers=keep").out)
         plans = [self.brim(*words, "--json", f"federate.norm_buffers={b}").json for b in ("average", "keep")]
         self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, 224])
-        # Rounded up to 256 bytes, for 12 clients, each of them twice, and the 5 of a round.
+        # A state is rounded up to 256 bytes. The plan counts it twice for each of 12 clients, and for the 5 of a round.
         self.assertEqual([plan["states_bytes"] for plan in plans], [0, 4096 + 256 * (12 + 12 + 5)])
         self.assertEqual(plans[0]["host"]["clients_bytes"], 0)
         self.assertLess(plans[1]["host"]["clients_bytes"], 1024)
@@ -375,7 +378,8 @@ class Federate(FederationCase):
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_run_without_the_states_of_its_clients_is_not_resumed(self):
-        """Its newest checkpoint can be resumed, and an older one as long as no round has taken the place of a state."""
+        """With its states, its newest checkpoint can be resumed, and so can an older one until a round overwrites one
+        of its states."""
         words = [*KINDS["kept norms"], "training.keep_checkpoints=9", "federate.checkpoint_every_rounds=1", "rounds=8"]
         self.federate("whole", *words)
         for name, step in ("missing", 8), ("recent", 4), ("old", 8):
@@ -420,7 +424,7 @@ class Federate(FederationCase):
         self.assertEqual({len(samples) for samples in self.partition("iid 1").values()}, {20})
 
     def test_the_class_of_each_sample_is_written_where_there_are_classes(self):
-        write_idx_dataset(self.folder / "idx", train=60)  # sample i is of class i % 10
+        write_idx_dataset(self.folder / "idx", train=60)  # sample i has class i % 10
         for kind in "iid", "dirichlet", "shards":
             self.federate(kind, "model=mlp", "model.hidden=[]", "dataset=mnist", "dataset.path=idx", "total_clients=5",
                           "clients_per_round=1", "rounds=1", f"partition={kind}", "dataset.validation_fraction=0.2")
@@ -460,7 +464,8 @@ class Federate(FederationCase):
             self.assertEqual(plan["peak_bytes"], plan["server_bytes"] + lanes * plan["client_bytes"])
 
     def test_the_plan_foresees_a_round(self):
-        """From times of kernels measured once: five clients of 20 samples, one after another."""
+        """The plan predicts a round of five clients of 20 samples, one after another, from times of kernels measured
+        once."""
         plan = self.brim("--config-name", "federate", "plan", "--json", *MLP, "memory.timing=true",
                          "backend.threads=2").json
         for row in plan["table"]:
@@ -471,7 +476,7 @@ class Federate(FederationCase):
         self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1, 2])
 
     def test_the_plan_of_a_client_whose_size_no_client_has(self):
-        """The time of a client is that of an average one, and its last batch may have a size that no real one has."""
+        """The plan predicts the time of an average client, whose last batch may have a size that no real client has."""
         for words in ["partition=dirichlet", "training.batch_size=1000"], ["partition=classes"]:
             plan = self.brim("--config-name", "federate", "plan", "--json", *MLP, "total_clients=7",
                              "clients_per_round=3", "dataset.train_count=2000", *words).json
@@ -483,7 +488,7 @@ class Federate(FederationCase):
         self.assertIn("picture in plan.svg", printed.err)
         plan = self.brim("--config-name", "federate", "plan", "--json", *words).json
         drawing = xml.fromstring(self.read("plan.svg"))
-        parts = collections.defaultdict(list)  # of each name, the y of its lower edge
+        parts = collections.defaultdict(list)  # for each name, the y of its lower edges
         for rect in drawing.findall(".//{*}rect"):
             title = rect.find("{*}title")
             if title is not None:
@@ -566,18 +571,18 @@ class Federate(FederationCase):
 
 
 def attempts(step, count):
-    """The first `count` attempts at a round fail."""
+    """Returns a fault that makes the first attempts at a round fail."""
     return ",".join(f"step:{step}:begin:{n}" for n in range(1, count + 1))
 
 
 def float_of(value):
-    """A value as the data set stores it: a float."""
+    """Rounds a value to a float, as the data set stores it."""
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
 def serve(server, momentum, mean, square, change):
-    """The server's moving averages of updates and of their squares after one more update, and the change before the
-    learning rate."""
+    """Returns the server's moving averages of updates and of their squares after one more update, and the change before
+    it is multiplied by the learning rate."""
     if server == "sgd":
         mean = momentum * mean + change
         return mean, square, mean
@@ -592,8 +597,8 @@ def serve(server, momentum, mean, square, change):
 
 
 def update(model, rows, rate, epochs, weights=(), mu=0.0, clip=0.0, decay=0.0):
-    """The change of the weights by a client's epochs of gradient descent on the mean of its losses plus `mu`/2 times
-    the squared distance from the global model. The gradients' global norm is limited to `clip`, then `decay` is
+    """Returns the change of the weights by a client's epochs of gradient descent on the mean of its losses plus `mu`/2
+    times the squared distance from the global model. The gradients' global norm is limited to `clip`, then `decay` is
     added."""
     local = list(model)
     for _ in range(epochs):
@@ -606,7 +611,8 @@ def update(model, rows, rate, epochs, weights=(), mu=0.0, clip=0.0, decay=0.0):
 
 
 def gradient_of(local, rows, weights):
-    """The gradient of the mean squared error of one output, or of the weighted mean of cross entropies of many."""
+    """Returns the gradient of the mean squared error of one output, or of the weighted mean of cross entropies of
+    many."""
     outputs, features = max(len(weights), 1), len(rows[0]) - 1
     bias = outputs * features
     gradient = [0.0] * len(local)

@@ -20,8 +20,9 @@ class Aggregators(FederationCase):
         self.draw = random.Random(self.id())
 
     def compare(self, name, aggregator, *words, q=1.0, large=None, most=4, compress=None, **local):
-        """A linear regression whose clients take several steps of small batches; partition, sizes, rates, epochs and
-        the clients of a round are drawn. Client `large` has samples so large that it diverges. `most`: features."""
+        """Compares a linear regression whose clients take several steps of small batches. Partition, sizes, rates,
+        epochs and the clients of a round are drawn. Client `large` has samples so large that it diverges. `most`: the
+        most features."""
         draw = self.draw
         seed, clients, batch = draw.randrange(1 << 40), draw.randint(4, 9), draw.randint(2, 9)
         epochs, rate, server = draw.randint(2, 3), draw.uniform(0.01, 0.1), draw.uniform(0.5, 1)
@@ -106,8 +107,8 @@ class Aggregators(FederationCase):
                              compress=by_parameter(compress))
 
     def test_clients_send_later_what_compression_left_out(self):
-        """Error feedback. A client whose update does not arrive keeps what its last one that arrived left out; some
-        clients are lost in the simulated world, others diverge."""
+        """Error feedback: a client keeps the part that compression left out of its last update that arrived, even if a
+        later update does not arrive. Some clients are lost in the simulated world, others diverge."""
         for aggregator in "fedavg", "qfedavg":
             for number, more in enumerate(([], ["world.dropout=0.4"])):
                 bits, share = self.draw.randint(2, 6), self.draw.uniform(0.05, 0.6)
@@ -124,7 +125,7 @@ class Aggregators(FederationCase):
                             self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, client))
 
     def test_quantized_updates_are_right_in_the_mean(self):
-        """The seed decides how values are rounded: over many of them the mean is the value."""
+        """The seed decides how a value is rounded. Over many seeds the mean is the value."""
         change, mean, count = [0.3, -0.7, 0.05, 1.0, 0.0], [0.0] * 5, 4000
         for seed in range(count):
             mean = [m + q / count for m, q in zip(mean, Quantize(2)(change, 0, seed, 3, 1))]
@@ -215,7 +216,7 @@ class TopK:
 
 
 def float_above(value):
-    """The smallest float that is at least a positive value."""
+    """Returns the smallest float that is at least a positive value."""
     near = float_of(value)
     if near >= value:
         return near
@@ -223,7 +224,7 @@ def float_above(value):
 
 
 def weighted(updates, weights):
-    """The sum of the updates times their weights."""
+    """Returns the sum of the updates times their weights."""
     return [sum(w * u.change[k] for u, w in zip(updates, weights)) for k in range(len(updates[0].change))]
 
 
@@ -240,7 +241,7 @@ def qfedavg(updates, rate, q):
     """Algorithm 2 of Li et al. (2020): the change is -sum(Delta) / sum(h)."""
     lipschitz, top, below = 1 / rate, [0.0] * len(updates[0].change), 0.0
     for u in updates:
-        differences = [-lipschitz * c for c in u.change]  # of the global model and the client's
+        differences = [-lipschitz * c for c in u.change]  # gradients: the global model minus the client's
         loss = u.loss + 1e-10
         top = [t + loss ** q * d for t, d in zip(top, differences)]
         below += q * loss ** (q - 1) * sum(d * d for d in differences) + lipschitz * loss ** q

@@ -18,7 +18,7 @@ ROUNDS = 5
 
 
 class Queue:
-    """The clients in flight, those that end together in the order of their numbers."""
+    """The clients in flight. Clients that end at the same time come in the order of their numbers."""
 
     def __init__(self, world, case):
         self.world, self.case, self.heap = world, case, []
@@ -26,7 +26,7 @@ class Queue:
         self.waited = False
 
     def start(self, number):
-        """Starts random clients that are available and not in flight in the free places."""
+        """Fills the free places with random clients that are available and not in flight."""
         places = self.case["concurrency"] - len(self.heap)
         if places == 0:
             return
@@ -50,7 +50,8 @@ class Queue:
         return self.world.there(client, look, 0, self.clock)
 
     def round(self, number):
-        """The clients that end in a round: client, version, start, why it is left out, seconds, joules, bytes."""
+        """Returns the clients that end in a round: client, version, start, why it is left out, seconds, joules,
+        bytes."""
         ended = []
         while sum(not one[3] for one in ended) < self.case["wanted"]:
             self.start(number)
@@ -191,8 +192,8 @@ class Async(FederationCase):
             self.assertEqual({v for v, out in zip(line["version"], line["left_out"]) if not out}, {line["round"] - 1})
 
     def test_the_plan_counts_the_versions(self):
-        """One for each client in flight, but at most max_staleness, and the present one: each the model's 4 bytes a
-        value."""
+        """The run keeps a version for each client in flight, but at most max_staleness, and the present one. Each has 4
+        bytes for each value of the model."""
         values, words = 64 * 9 + 9 + 9 * 4 + 4, ["--config-name", "federate", "plan", "--json", *MLP]
 
         def plan(*more):

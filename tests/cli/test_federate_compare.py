@@ -26,7 +26,7 @@ TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80":
 
 
 def gini(times):
-    """The Gini coefficient, from all pairs."""
+    """Returns the Gini coefficient, computed from all pairs."""
     return sum(abs(a - b) for a in times for b in times) / (2 * len(times) * sum(times))
 
 
@@ -39,13 +39,13 @@ class Comparing(Case):
         return self.brim("federate", "-m", f"run.dir={run}", *SMALL, *words, status=status)
 
     def csv_of(self, *runs):
-        """The figures by method, None where missing."""
+        """Returns the figures by method, with None for missing ones."""
         self.brim("compare", *runs, "-o", "methods.csv", "--force")
         rows = csv.DictReader(self.read("methods.csv").splitlines())
         return {row.pop("method"): {key: float(text) if text else None for key, text in row.items()} for row in rows}
 
     def rounds_of(self, run):
-        """The lines of participants.jsonl: the clients whose updates arrived."""
+        """Returns the clients whose updates arrived, from the lines of participants.jsonl."""
         return [[c for c, arrived in zip(line["client"], line["arrived"]) if arrived]
                 for line in self.records(run, "participants.jsonl")]
 
@@ -77,7 +77,7 @@ class Comparing(Case):
         return out
 
     def methods(self, *of_runs):
-        """The mean and the deviation of each figure over each method's list of runs."""
+        """Returns the mean and the deviation of each figure over each method's list of runs."""
         out = []
         for runs in of_runs:
             figures, row = [self.figures(run) for run in runs], {"seeds": len(runs)}
@@ -109,7 +109,7 @@ class Comparing(Case):
 
     @staticmethod
     def table_of(text):
-        """The table of methods, with a row for each figure: {title: a cell for each method}."""
+        """Returns the table of methods, with a row for each figure: {title: a cell for each method}."""
         lines = text[re.search(r"(?m)^method  .*\n *seeds ", text).start():].splitlines()
         return {title: cells for title, *cells in (re.split(r"  +", line.strip()) for line in lines[:22])}
 
@@ -173,7 +173,7 @@ class OfMethods(Comparing):
                               charts[label].find(".//path[@class='band color0']"), across)
 
     def places(self):
-        """The x coordinates of the first method's evaluations: by round, and by simulated time."""
+        """Returns the x coordinates of the first method's evaluations, by round and by simulated time."""
         train = [[r["simulated_clock"] for r in self.records(run) if r["split"] == "train"] for run in self.runs[0]]
         return [2, 4, 6, 8], [statistics.mean(clock[2 * k + 1] for clock in train) for k in range(4)]
 
@@ -194,7 +194,7 @@ class OfMethods(Comparing):
                 self.assertAlmostEqual(point[0], place, delta=0.2)
 
     def picture_of(self, *runs):
-        """The elements of an SVG picture by kind, in order, and its texts."""
+        """Returns the elements of an SVG picture by kind, in order, and its texts."""
         self.brim("compare", *runs, "-o", "picture.svg", "--force")
         out, picture = collections.defaultdict(list), xml.fromstring(self.read("picture.svg"))
         for path in picture.iter("{http://www.w3.org/2000/svg}path"):
@@ -208,10 +208,10 @@ class OfMethods(Comparing):
             self.assertEqual((len(paths[f"curve color{k}"]), len(paths[f"band color{k}"])), (3, 2))
         for line, band, across in zip(paths["curve color0"], paths["band color0"], self.places()):
             self.assert_curve(line, band, across)
-        paths, _ = self.picture_of("all/0", "all/3")  # one seed of each: no deviation
+        paths, _ = self.picture_of("all/0", "all/3")  # one seed of each method, so there is no deviation
         self.assertEqual([len(paths[key]) for key in ("curve color0", "curve color1", "band color0")], [3, 3, 0])
         self.brim("train", "run.dir=central", "training.epochs=1", *SMALL[:7])
-        for runs in (["all/0"], ["all/0", "central"]):  # also a run alone, and beside a central one
+        for runs in (["all/0"], ["all/0", "central"]):  # a run alone, and a run beside a central one
             _, texts = self.picture_of(*runs)
             self.assertLessEqual({"Loss", "Accuracy"}, set(texts))
 
@@ -257,7 +257,7 @@ class OfMethods(Comparing):
 
 class Others(Comparing):
     def test_other_differences_are_in_the_name(self):
-        """Of the keys in which networks differ, the name has only the first."""
+        """If networks differ in several keys, the name has only the first of them."""
         self.sweep("all", "network=moderate,poor", "method=random,power_of_choice", "repeats=2", "rounds=4")
         expected = self.methods(*([f"all/{2 * k}", f"all/{2 * k + 1}"] for k in range(4)))
         got = self.csv_of("all")

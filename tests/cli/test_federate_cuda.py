@@ -65,7 +65,7 @@ class FederateCuda(FederationCase):
         self.assertIn("2 clients at a time instead of 4", choices)
 
     def test_what_lanes_take_beside_the_plan_is_measured_and_left_free(self):
-        """A recorded node takes a MiB here. The device has a GiB."""
+        """Here a recorded node takes one MiB, and the device has one GiB."""
         env = {"EMULATED_TAKES": "context=50 library=30 node=1", "XDG_CACHE_HOME": str(self.folder / "cache")}
         words = ["dataset.train_count=48", "clients_per_round=4", "parallel_clients=2", "memory.timing=true"]
         self.cuda("run", *MLP, *words, **env)
@@ -78,7 +78,7 @@ class FederateCuda(FederationCase):
         rest = sum(taken[f"{name}_bytes"] or 0 for name in classes)
         limited = self.plan(*words, "parallel_clients=-1", "clients_per_round=8", "memory.headroom_mb=auto",
                             f"memory.limit_mb={(rest + 4 * lane + lane // 2) >> 20}", **env)
-        self.assertIn(limited["parallel_clients"], (3, 4, 5))  # the rest is not exact
+        self.assertIn(limited["parallel_clients"], (3, 4, 5))  # the measured memory is not exact
 
     def plan(self, *words, **env):
         result = self.brim("--plugin-path", EMULATED, "--config-name", "federate", "plan", "--json", *MLP, *words,

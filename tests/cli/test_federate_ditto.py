@@ -15,7 +15,7 @@ DITTO = ["federate.personal=ditto", "federate.personal_lambda=0.5", "federate.pe
 
 class Ditto(DrawnCase):
     def test_personal_models_are_those_of_plain_loops(self):
-        """They begin as the global model of the client's first round; FedProx pulls only the other training."""
+        """Personal models begin as the global model of the client's first round. FedProx does not pull them."""
         draw = random.Random(37)
         for number in range(6):
             name, pull, epochs = f"ditto {number}", draw.choice([0, draw.uniform(0.1, 2)]), draw.randint(1, 3)
@@ -41,8 +41,8 @@ class Ditto(DrawnCase):
                 self.assert_close(values, own[c], (name, c))
 
     def test_the_global_model_has_the_bits_of_one_without_personal_models(self):
-        """Even if clients keep states for the global model, and with dropout, for which both have separate random
-        numbers."""
+        """This holds even if clients keep states for the global model, and with dropout, for which both trainings have
+        separate random numbers."""
         for name in ("mlp", "batch norm", "dirichlet", "fedprox", "kept norms", "scaffold", "feddyn", "qfedavg",
                      "quantized"):
             words = [word for word in KINDS[name] if not word.startswith("federate.local_parameters")]
@@ -76,7 +76,7 @@ class Ditto(DrawnCase):
 
     @staticmethod
     def accuracy(model, samples, rows, classes):
-        """Of a linear model: its weights, then its biases."""
+        """Returns the accuracy of a linear model, given as its weights followed by its biases."""
         features, right = len(rows[0]), 0
         for i in samples:
             logits = [sum(model[k * features + f] * rows[i][f] for f in range(features)) +
@@ -85,8 +85,9 @@ class Ditto(DrawnCase):
         return right / len(samples)
 
     def test_records_have_the_accuracy_of_personal_models_by_round(self):
-        """Of the clients that have trained, each over the last training of its model. With one pass and one batch that
-        is the model before the round: for a new client the global one, for others that of its last round."""
+        """The accuracy is that of the clients that have trained, each measured during the last training of its model.
+        With one pass and one batch that is the model before the round: the global model for a new client, and the model
+        of its last round for others."""
         rows = self.write_classes(3, 4, random.Random(5))
         words = ["dataset=csv", f"dataset.path={self.folder / 'data'}", "dataset.label=y", "dataset.standardise=false",
                  "model=mlp", "model.hidden=[]", "backend=reference", "total_clients=4", "clients_per_round=2",

@@ -18,7 +18,7 @@ class Edges(Ranks, DrawnCase):
         return [record for record in self.records(run) if record["split"] == "train"]
 
     def trip(self, case, world, client, number):
-        """The seconds of the model from the server to the client's edge, and of a sum back."""
+        """Returns the seconds that the model takes from the server to the client's edge, and a sum back."""
         u = philox(case["seed"], EDGE, client % case["edges"], number)
         if not NETWORKS[case["edge_network"]]:
             return 0, 0
@@ -76,7 +76,7 @@ class Edges(Ranks, DrawnCase):
         met = set()
         for line, record in zip(self.records(run, "participants.jsonl"), self.training(run), strict=True):
             if f"round {line['round']}: " in result.err:
-                continue  # once more, with other clients
+                continue  # the round is made again with other clients
             whys, end, spent, edge_bytes = self.play(case, world, line["client"], line["round"] - 1)
             self.assertEqual(line["left_out"], whys)
             for got, wanted in zip([*line["seconds"], record["simulated_seconds"], record["joules"]],
@@ -102,7 +102,7 @@ class Edges(Ranks, DrawnCase):
                     self.assertGreater(b["simulated_seconds"], a["simulated_seconds"])
 
     def test_an_edge_averages_its_clients_several_times(self):
-        """Against plain loops in double precision."""
+        """Compares with plain loops in double precision."""
         draw = random.Random(29)
         for number in range(8):
             name, edges, rounds = f"edges {number}", draw.randint(1, 3), draw.randint(2, 4)
@@ -128,7 +128,7 @@ class Edges(Ranks, DrawnCase):
                 self.assert_close(self.model_after(name, step + 1, case, words), model, (name, step))
 
     def test_rounds_of_an_edge_take_time_and_bytes(self):
-        """Each lasts as long as its slowest client; the server's model crosses to the edge once."""
+        """Each round of an edge lasts as long as its slowest client. The server's model crosses to the edge once."""
         base = [*MLP, "network=moderate", "partition=dirichlet", "federate.edges=3", "edge_network=satellite",
                 "edge_network.jitter_ms=[0]", "network.jitter_ms=[0]", "method=round_robin", "federate.train=false"]
         for run, rounds in ("one", 1), ("five", 5):
@@ -147,7 +147,7 @@ class Edges(Ranks, DrawnCase):
         words = [*KINDS["edge rounds"], "memory.recompute=none"]
         self.federate("whole", *words)
         for number, fault in enumerate(["client:1", "client:4", "client:8", "client:11", "begin:1+"]):
-            for lanes in (2,) if "+" in fault else (1, 2):  # one lane would give up
+            for lanes in (2,) if "+" in fault else (1, 2):  # with one lane the run would give up
                 run = f"faulty {number} {lanes}"
                 faults = attempts(3, 4) if "+" in fault else f"step:3:{fault}"
                 self.federate(run, *words, f"parallel_clients={lanes}", env={"BRIM_FAULT": faults})
@@ -176,7 +176,7 @@ class Edges(Ranks, DrawnCase):
                     self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
 
     def test_networks_of_edges_are_those_of_clients(self):
-        """Options with the same names and values."""
+        """Edges have the same options for networks as clients, with the same values."""
         result = self.federate("run", *MLP, "federate.edges=2", "edge_network=fast", status=USAGE)
         for name in NETWORKS:
             self.assertIn(name, result.err)

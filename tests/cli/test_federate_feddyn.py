@@ -15,7 +15,8 @@ FEDDYN = ["federate.local=feddyn", "federate.alpha=0.1"]
 
 class FedDyn(DrawnCase):
     def test_feddyn_is_that_of_plain_loops(self):
-        """The paper's formulas, with the mean over clients that count alike (odd cases), or are weighted by samples."""
+        """Compares with the paper's formulas. In odd cases clients count alike, in others they are weighted by
+        samples."""
         draw = random.Random(29)
         for number in range(6):
             name, alpha = f"feddyn {number}", draw.uniform(0.05, 1)
@@ -55,7 +56,7 @@ class FedDyn(DrawnCase):
                             for run, step in (("prox", 1), ("dyn", 1), ("start", 0)))
         for name, (_, _, before) in start.items():
             for x, w, got in zip(before, prox[name][2], dyn[name][2], strict=True):
-                # All clients arrived, so h is -alpha times the mean update, which moves the model a second time.
+                # All updates arrived, so h is -alpha times their mean, which moves the model a second time.
                 self.assertAlmostEqual(got, w + (w - x), places=5)
 
     def test_clients_send_no_controls(self):

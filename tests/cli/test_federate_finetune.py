@@ -19,7 +19,7 @@ def logits_of(model, row):
 
 
 def train(model, rows, labels, rate, epochs):
-    """Plain gradient descent on the mean cross-entropy of a linear model."""
+    """Trains a linear model by plain gradient descent on the mean cross-entropy."""
     model = list(model)
     for _ in range(epochs):
         gradient = [0.0] * len(model)

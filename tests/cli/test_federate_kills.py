@@ -36,20 +36,20 @@ class Kills(Case):
     def setUp(self):
         super().setUp()
         self.draw = random.Random(SEED)
-        self.round_seconds, self.keeps_states = 0, False  # of the undisturbed run
+        self.round_seconds, self.keeps_states = 0, False  # both are those of the undisturbed run
 
     def size(self, run, name):
-        """The size of a file of the run, which may not exist yet."""
+        """Returns the size of a file of the run; the file need not exist yet."""
         path = self.folder / run / name
         return path.stat().st_size if path.exists() else 0
 
     def names(self, run):
-        """The names in its folder and among its checkpoints, finished and partial."""
+        """Returns the names in the run's folder and among its checkpoints, finished and partial."""
         return [(path, folders, files) for path, folders, files in os.walk(self.folder / run)]
 
     def moment(self, run):
-        """A condition that becomes true during the run: after a random number of records, or of changes among its
-        files, such as the parts of a checkpoint, or of writes to client states, if there are any."""
+        """Returns a condition that becomes true during the run, after a random number of records, of changes of its
+        files, such as the parts of a checkpoint, or of writes to client states, if it keeps any."""
         kind = self.draw.uniform(0 if self.keeps_states else 0.4, 1)
         if kind < 0.4:
             path, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
@@ -72,12 +72,13 @@ class Kills(Case):
         return changed
 
     def words(self, run, *words):
-        """The arguments that start the run or resume it."""
+        """Returns the arguments that start the run or resume it."""
         begun = (self.folder / run / "config.yaml").exists()
         return ["federate", *(["--resume", run] if begun else [f"run.dir={run}", *words])]
 
     def kill(self, run, *words):
-        """Starts or resumes the run and kills it at a random moment, or up to a round later; False: it ended before."""
+        """Starts or resumes the run and kills it at a random moment, or up to a round later. Returns False if it ended
+        before."""
         moment, later = self.moment(run), self.draw.choice([0, self.draw.random()])
         process = self.start(*self.words(run, *words))
         while process.poll() is None and not moment():
@@ -119,7 +120,7 @@ class Kills(Case):
         self.compare([*WORDS, "aggregator=trimmed_mean", "attack.kind=sign_flip", "attack.share=0.2"], KILLS // 2)
 
     def states(self, run):
-        """The client states of the last checkpoint."""
+        """Returns the client states of the last checkpoint."""
         if not (self.folder / run / "states.bin").exists():
             return {}
         return {client: values.tobytes()

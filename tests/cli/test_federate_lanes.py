@@ -70,7 +70,7 @@ class Lanes(ElasticCase):
         self.assert_as_alone("run", step, alone)
 
     def changes(self, run):
-        """[(step, choice, action)] of decisions by recovery so far."""
+        """Returns [(step, choice, action)] of the decisions by recovery so far."""
         return self.decisions(run, "recovery", "action")
 
     def test_a_lack_of_memory_in_any_client_changes_no_bit(self):

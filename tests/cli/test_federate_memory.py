@@ -28,8 +28,8 @@ class Memory(Case):
         return self.brim("--config-name", "federate", "plan", "--json", *words).json
 
     def test_a_plan_counts_the_order_of_the_largest_clients_samples(self):
-        """8 bytes for each sample, and a table of the permutation: 8 rounds of 4 bytes for each value of half of an
-        index's bits, which are 8 for 100 samples and 6 for 50."""
+        """A plan counts 8 bytes for each sample and a table of the permutation. The table has 8 rounds of 4 bytes for
+        each value of half of an index's bits. An index has 8 bits for 100 samples and 6 for 50."""
         words = [*WORDS, "dataset.train_count=1200", "model=mlp", "backend.devices=2", "backend.memory_mb=1024"]
         few = self.plan(*words, "total_clients=12")["host"]["loader_bytes"]
         many = self.plan(*words, "total_clients=24")["host"]["loader_bytes"]
@@ -77,8 +77,9 @@ class Memory(Case):
         self.assertLess(drawn, few + 64 * MIB, (few, drawn))
 
     def test_scaffold_takes_the_memory_of_fedavg(self):
-        """Every one of 10,000 clients trains and keeps a control: 65 MiB in the run's folder. Medians of three runs, as
-        the system counts pages of libraries in steps of 64 KiB, in an order that depends on the threads."""
+        """Each of 10,000 clients trains and keeps a control, which takes 65 MiB in the run's folder. The test compares
+        medians of three runs, because the system counts pages of libraries in steps of 64 KiB, in an order that depends
+        on the threads."""
         if SANITIZED:
             self.skipTest("a sanitizer keeps freed memory")
         folder = write_idx_dataset(self.folder / "data", train=10_000, rows=28)
@@ -93,7 +94,8 @@ class Memory(Case):
         self.assertLess(scaffold, plain * 1.02, (plain, scaffold))
 
     def test_all_updates_of_a_round_are_never_in_memory(self):
-        """A hundred clients with 1.66 million values each: 633 MiB, in blocks of 16 MiB."""
+        """The updates of a hundred clients with 1.66 million values each take 633 MiB; the run reads them in blocks of
+        16 MiB."""
         words = ["dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.test_count=20", "dataset.classes=10",
                  "model=mlp", "model.hidden=[1024,816]", "dataset.train_count=100", "total_clients=100", "rounds=2",
                  "clients_per_round=100", "training.batch_size=1", "memory.timing=false", "observe.report=false",

@@ -15,7 +15,7 @@ MASK = 0xFFFFFFFF
 
 
 def philox(seed, use, stream, item, block):
-    """Philox4x32-10 with the counter and key layout of brim/random.h: two numbers of 64 bits."""
+    """Returns two numbers of 64 bits by Philox4x32-10, with the counter and key layout of brim/random.h."""
     c, k = [block, item & MASK, item >> 32, use << 24 | stream], [seed & MASK, seed >> 32]
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -25,7 +25,7 @@ def philox(seed, use, stream, item, block):
 
 
 def normals(seed, stream, item, count):
-    """Independent normal numbers."""
+    """Returns independent normal numbers."""
     out = []
     for block in range((count + 1) // 2):
         a, b = philox(seed, NOISE, stream, item, block)
@@ -35,7 +35,7 @@ def normals(seed, stream, item, count):
 
 
 def drawn(seed, step, clients, rate):
-    """The clients of a round by Poisson sampling."""
+    """Returns the clients of a round by Poisson sampling."""
     return [k for k in range(clients) if philox(seed, SELECT, 0xFFFFFE, step, k // 2)[k % 2] >> 11 < rate * 2**53]
 
 
@@ -45,14 +45,15 @@ def norm_of(values):
 
 class Private(FederationCase):
     def model(self, run, step):
-        """The values of each tensor of the model, in order."""
+        """Returns the values of each tensor of the model, in order."""
         values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
         return [list(values[name][2]) for name in sorted(values, key=lambda n: not n.endswith("weight"))]
 
     # ---- the right numbers ----
 
     def test_clipped_and_noisy_updates_are_those_of_plain_loops_in_double(self):
-        """Central noise with Poisson sampling or in turn, local noise, no noise; fixed and adaptive clip norms."""
+        """The cases have central noise with clients drawn by Poisson sampling or in turn, local noise, or no noise, and
+        fixed or adaptive clip norms."""
         draw = random.Random(17)
         for noise in "central", "turns", "local", "none":
             for adapts in (False, True) if noise != "local" else (False,):
@@ -85,7 +86,7 @@ class Private(FederationCase):
             words += [f"privacy.target_quantile={quantile}", f"privacy.clip_norm_lr={step_size}",
                       f"privacy.count_stddev={stddev}"]
         self.federate(f"{name} start", *words, "rounds=0")
-        seed ^= 1  # the run's seed
+        seed ^= 1  # changes the run's seed
         self.federate(name, *words, "rounds=5")
         model, parts = self.model(f"{name} start", 0), self.partition(name)
         if adapts and multiplier:
@@ -140,7 +141,8 @@ class Private(FederationCase):
             self.assertLessEqual(moved, 2 * clip, scale)
 
     def test_rounds_that_are_made_again_have_the_same_clip_norm_and_noise(self):
-        """The update of a round fails half-way, before there is a checkpoint and after; a round runs out of memory."""
+        """The update of a round fails half-way, before the first checkpoint and after it; and a round runs out of
+        memory."""
         words = [*KINDS["central noise"], "federate.checkpoint_every_rounds=2"]
         self.federate("whole", *words)
         for fault in "step:2:update", "step:4:update", attempts(3, 4), "step:2:client:1":
@@ -153,20 +155,20 @@ class Private(FederationCase):
 
     # ---- distributions ----
 
-    # Clients that learn nothing: their updates are 0, and what moves the model is noise.
+    # Clients learn nothing, so their updates are 0, and only noise changes the model.
     STILL = [*MLP, "model.hidden=[80]", "optimizer.lr=0", "total_clients=40", "clients_per_round=4",
              "privacy.clip_norm=2", "privacy.noise_multiplier=1.5", "federate.checkpoint_every_rounds=1",
              "training.keep_checkpoints=99", "federate.client_accuracy=false", "observe.report=false"]
 
     def changes(self, run, rounds):
-        """What each round adds to the model, in units of the deviation that noise should have; the model is stored in
-        single precision, which is fine enough."""
+        """Returns the change of the model in each round, in units of the deviation that noise should have. The model is
+        stored in single precision, which is fine enough."""
         models = [sum(self.model(run, step), []) for step in range(1, rounds + 1)]
         unit = 2 * 1.5 / 4
         return [[(b - a) / unit for a, b in zip(x, y)] for x, y in zip(models, models[1:])]
 
     def test_noise_is_normal_and_independent(self):
-        """5524 values a round. With a fixed seed nothing is left to chance; a bound is that of five deviations."""
+        """A round has 5524 values. Bounds are five deviations; with a fixed seed the result is always the same."""
         self.federate("run", *self.STILL, "rounds=6")
         rounds = self.changes("run", 6)
         every = sum(rounds, [])
@@ -232,8 +234,8 @@ class Private(FederationCase):
     # ---- the account ----
 
     def test_records_have_the_epsilon_after_each_round(self):
-        """Values of dp-accounting 0.6.0: RdpAccountant().compose(PoissonSampledDpEvent(5/12, GaussianDpEvent(1.1)), n)
-        and GaussianDpEvent(1.1) for clients in turn, at delta 1e-4."""
+        """The expected values are those of dp-accounting 0.6.0: RdpAccountant().compose(PoissonSampledDpEvent(5/12,
+        GaussianDpEvent(1.1)), n) and GaussianDpEvent(1.1) for clients in turn, at delta 1e-4."""
         words = [*MLP, "privacy.clip_norm=0.5", "privacy.noise_multiplier=1.1", "privacy.delta=1e-4", "rounds=4"]
         known = {"random": POISSON, "round_robin": TURNS}
         for method, wanted in known.items():
@@ -303,7 +305,7 @@ class Private(FederationCase):
         self.assert_error(result, "privacy.clip_norm", "total_clients")
 
     def test_a_client_that_diverges_counts_as_an_update_of_zero(self):
-        """Without noise the run ends if all have diverged; with it, that must not be seen."""
+        """Without noise the run ends if all clients have diverged. With noise, the run must not reveal that."""
         words = [*MLP, "optimizer.lr=1e30", "privacy.clip_norm=1", "clients_per_round=12", "rounds=2"]
         self.federate("none", *words, status=FAILED)
         for noise in "central", "local":

@@ -20,13 +20,13 @@ SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "partition=dirichlet", "federate.checkpoint_every_rounds=2", "memory.timing=false", *TWO]
 TABLE = ["policy=capped", "policy.capped.shares={cpu:0: {server: 0.2, client_1: 16MB, client_3: 0.4}, "
                           "cpu:1: {client_2: 30MB}}"]
-REFUSED = "median", "krum", "edge rounds"  # aggregators that compare all updates, rounds at edges
+REFUSED = "median", "krum", "edge rounds"  # refused: aggregators that compare all updates, and rounds at edges
 
 
 def of_three_clients(words):
-    """The words of a kind of federation, changed to three clients."""
+    """Returns the words of a kind of federation, changed to three clients."""
     few = {"total_clients": 3, "clients_per_round": 2}
-    more = {"method.d": 2, "federate.concurrency": 3}  # replaced where they are set
+    more = {"method.d": 2, "federate.concurrency": 3}  # replaces these values if the words set them
     keep = [word for word in words if word.split("=")[0] not in {*few, *more}]
     few.update({key: value for key, value in more.items() if any(word.startswith(f"{key}=") for word in words)})
     if "privacy.noise_multiplier=0.3" in words:
@@ -48,7 +48,7 @@ class Processes(Case):
         self.assertEqual(self.read(run, "participants.jsonl"), self.read(other, "participants.jsonl"))
 
     def processes(self, run):
-        """The processes of a run other than the launcher: {name: process}."""
+        """Returns the processes of a run other than the launcher: {name: process}."""
         found = {}
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -67,8 +67,8 @@ class Processes(Case):
 
 class Bits(Processes):
     def test_processes_change_no_bit(self):
-        """Selection of two of three clients, with everything that crosses: losses for selectors and aggregators,
-        sketches, client states, controls, compressed updates, noise."""
+        """Two of three clients are selected. The cases cover everything that processes exchange: losses for selectors
+        and aggregators, sketches, client states, controls, compressed updates, noise."""
         for name, words in KINDS.items():
             if name in REFUSED:
                 continue
@@ -117,7 +117,8 @@ class Bits(Processes):
 
 
 class Limits(Processes):
-    """The case of system I: two clients on two devices and a server; emotion, scenario moderate, 3 rounds."""
+    """The case of system I has two clients on two devices and a server, the task emotion, the scenario moderate and 3
+    rounds."""
 
     EMOTION = ["+experiment=emotion", "dataset=synthetic", "dataset.shape=[1,48,48]", "dataset.classes=7",
                "transform=none", "dataset.train_count=64", "dataset.test_count=32", "federate.local_epochs=1",
@@ -135,7 +136,7 @@ class Limits(Processes):
                 users = [(user["pid"], user["bytes"]) for user in device["users"] or []]
                 if device["backend"] == "cpu" and users:
                     seen.append((device["index"], users))
-            time.sleep(0.1)  # each look takes as much processor time as many steps
+            time.sleep(0.1)  # because a look takes as much processor time as many steps
 
     def write_csv(self, name, columns, label, value):
         """Writes columns of sensor values, and one computed from each row's number."""
@@ -158,7 +159,7 @@ class Limits(Processes):
                 self.assertGreater(self.summary(f"{case} apart")["simulated_seconds"], 0)
 
     def test_a_sweep_compares_all_scenarios(self):
-        """Without training, so that only the simulated world takes time."""
+        """Nothing is trained, so that only the simulated world takes time."""
         networks = ["excellent", "good", "moderate", "poor", "very_poor", "satellite", "congested_light",
                     "congested_moderate", "congested_heavy", "dynamic"]
         words = [word for word in self.EMOTION if not word.startswith(("network=", "rounds="))]
@@ -250,7 +251,7 @@ class Refusals(Processes):
                     "the run needs ", ", but the policy allows 9.8 KiB", status=NO_FIT)
 
     def test_clients_that_collide(self):
-        """Their plans fit the device each, but not together, so waiting for each other would never end."""
+        """Each plan fits the device, but both together do not, so the clients would wait for each other for ever."""
         large = ["model.width=64", "training.batch_size=64", "backend.devices=1", "backend.memory_mb=7"]
         for wait in "false", "true":
             self.refuse(None, "the processes on cpu:0 need ", " together, but it has 7.0 MiB", " server + ",
@@ -280,7 +281,8 @@ class Refusals(Processes):
 
 class Queue(Processes):
     def test_processes_wait_for_memory_that_another_run_holds(self):
-        devices = ["backend=cpu", "backend.devices=1", "backend.memory_mb=5"]  # 3.5 to 4.5 by instruction set, and 1.6
+        # Plans: 3.5 to 4.5 by instruction set, and 1.6.
+        devices = ["backend=cpu", "backend.devices=1", "backend.memory_mb=5"]
         words = [*SMALL, *devices, "model.width=16"]
         holder = self.hold_still("holder", "model=mlp", "model.hidden=[384]", "dataset=synthetic",
                                  "dataset.shape=[1,16,16]", "training.batch_size=32", *devices)

@@ -33,7 +33,7 @@ class FederateRanks(Ranks, FederationCase):
                     self.assert_same_rounds(f"{name} one", f"{name} {ranks}")
 
     def test_evaluations_have_the_same_bits(self):
-        """In double precision, where another order of additions nearly always changes a sum."""
+        """The test uses double precision, in which another order of additions nearly always changes a sum."""
         draw = random.Random(5)
         rows = [[draw.gauss(0, 1) for _ in range(4)] for _ in range(230)]
         self.write_data(self.folder / "data", [[*row, sum(row) + draw.gauss(0, 1)] for row in rows])
@@ -48,14 +48,14 @@ class FederateRanks(Ranks, FederationCase):
             for ranks in 2, 3:
                 self.federate(ranks, f"{name} {ranks}", *small, *words)
                 self.assert_same_rounds(f"{name} one", f"{name} {ranks}")
-        # Whatever the batches of an evaluation are, as long as they divide a unit.
+        # The batches of an evaluation do not matter, as long as they divide a unit.
         for name, words in cases.items():
             self.brim("federate", f"run.dir={name} cut", *small, *words, "training.batch_size=2",
                       "training.gradient_accumulation_steps=2")
             self.assert_same_rounds(f"{name} one", f"{name} cut")
 
     def assert_same_rounds(self, run, other):
-        """Asserts that the clients' outcomes, which all ranks know, are the same."""
+        """Asserts that two runs have the same outcomes of clients, which all ranks know."""
         def of(name):
             return [(r["split"], r["step"], r["loss"], r.get("accuracy"), r.get("mae"), r.get("clients"))
                     for r in self.records(name)]

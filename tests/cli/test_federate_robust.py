@@ -22,16 +22,16 @@ class Robust(FederationCase):
         self.draw = random.Random(self.id())
 
     def compare(self, name, aggregator, selected, *words, twins=False, large=None, attack=None, **params):
-        """A linear regression; sizes of clients, rates and the clients of a round are drawn. `twins`: clients 2k and
-        2k + 1 have the same samples, and make the same update of them. Client `large` has samples so large that it
-        diverges. `attack`: changes the update of a malicious client."""
+        """Compares a linear regression; sizes of clients, rates and the clients of a round are drawn. `twins`: clients
+        2k and 2k + 1 have the same samples, and make the same update of them. Client `large` has samples so large that
+        it diverges. `attack`: changes the update of a malicious client."""
         draw = self.draw
         seed, clients, batch = draw.randrange(1 << 40), selected + draw.randint(0, 3), draw.randint(2, 9)
         rate, server, rows = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1), 12 * clients
         folder, features = self.folder / f"data of {name}", draw.randint(1, 4)
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(features + 1)] for _ in range(rows)]
         sizes = ["partition.sizes=lognormal", "partition.sigma=0.8"]
-        if twins:  # whole clients as batches, so that the order of samples only affects rounding: there is one sample
+        if twins:  # each client has one sample, which is its batch, so the order of samples cannot affect rounding
             clients, batch = clients + clients % 2, 1
             data = [data[k // 2] for k in range(clients)]
             shares = self.folder / f"{name}.csv"
@@ -74,12 +74,12 @@ class Robust(FederationCase):
 
     def test_results_are_those_of_the_papers(self):
         for number, (aggregator, params) in enumerate(self.CASES):
-            for selected in 7, 8, 40:  # an odd and an even number; more than the columns of a sorting network's strip
+            for selected in 7, 8, 40:  # odd, even, and more than the columns of a sorting network's strip
                 with self.subTest(aggregator, selected=selected, **params):
                     self.compare(f"{aggregator} {number} {selected}", aggregator, selected, **params)
 
     def test_ties(self):
-        """Pairs of equal updates: they have the same score of Krum, and the client with the lower number wins."""
+        """Pairs of equal updates have the same score of Krum, and the client with the lower number wins."""
         for number, (aggregator, params) in enumerate(self.CASES):
             for selected in 7, 8:
                 with self.subTest(aggregator, selected=selected, **params):
@@ -126,7 +126,7 @@ class Robust(FederationCase):
         plans = {a: self.brim(*words, "--json", f"aggregator={a}").json for a in ("fedavg", "krum")}
         self.assertEqual([plans[a]["updates_file_bytes"] for a in plans], [0, 4 * values * rows])
         lanes = 2 * 2 * 4 * 64 * 9
-        block = 8 * rows * 8192 + 4 * 8192 + 8 * 64 * 9  # of updates, a part of a row, the result of a parameter
+        block = 8 * rows * 8192 + 4 * 8192 + 8 * 64 * 9  # updates, a part of a row, and the result of a parameter
         scratch = 8 * (rows * (rows - 1) // 2 + rows) + 24 * rows
         self.assertEqual([plans[a]["host"]["updates_bytes"] for a in plans], [0, lanes + block + scratch])
         self.assertEqual(plans["krum"]["peak_bytes"], plans["fedavg"]["peak_bytes"])
@@ -134,7 +134,7 @@ class Robust(FederationCase):
     # ---- attacks ----
 
     def test_malicious_updates(self):
-        """With every aggregator: a malicious update is processed like any other."""
+        """Every aggregator processes a malicious update like any other."""
         for aggregator in "uniform", "median", "krum":
             scale = self.draw.uniform(0.5, 3)
             with self.subTest(aggregator):
@@ -177,7 +177,7 @@ class Robust(FederationCase):
         self.assertNotEqual(models[0], models[2])
 
     def test_running_statistics_are_not_attacked(self):
-        """Otherwise variances would become negative."""
+        """If they were, variances would become negative."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch"]
         self.federate("run", *words, "attack.kind=sign_flip", "attack.share=0.5", "attack.scale=5")
         values, _ = tensors.read(self.checkpoint("run", 4) / "model.safetensors")
@@ -212,7 +212,7 @@ def trimmed_mean(updates, byzantine):
 
 
 def nearest(updates, byzantine):
-    """The clients by Krum's score: the sum of the squared distances to the n - f - 2 nearest others."""
+    """Returns the clients by Krum's score: the sum of the squared distances to the n - f - 2 nearest others."""
     def score(client):
         distances = sorted(sum((a - b) ** 2 for a, b in zip(updates[client], updates[other]))
                            for other in updates if other != client)
@@ -234,7 +234,7 @@ def uniform(updates):
 
 
 def noisy(update, scale, seed, client, number):
-    """Normal noise by Box and Muller. The weights are the first parameter, and the bias is the second."""
+    """Adds normal noise by Box and Muller. The weights are the first parameter, and the bias is the second."""
     key = random4(seed, CLIENT, 2, client, 0)
     out = []
     for parameter, values in enumerate((update[:-1], update[-1:])):

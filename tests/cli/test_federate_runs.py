@@ -44,7 +44,7 @@ class Stop(Runs):
         self.assertTrue(all(r["accuracy"] < 0.3 for r in self.evaluations("run", "validation")[:-1]))
 
     def test_it_ends_when_loss_and_accuracy_have_settled(self):
-        """The rule as a plain loop over the evaluations of a run without it."""
+        """A plain loop applies the rule to the evaluations of a run without it."""
         rounds = 30
         self.federate("whole", f"rounds={rounds}", "optimizer.lr=0.02")
         figures = [(record["loss"], record["accuracy"]) for record in self.evaluations("whole")]
@@ -65,7 +65,7 @@ class Stop(Runs):
         self.federate("whole", *words)
         end = self.summary("whole")["steps"]
         self.assertLess(end, 30)
-        for cut in end - 2, end:  # stopped while the rule is counting
+        for cut in end - 2, end:  # the stop comes while the rule is counting
             with self.subTest(cut=cut):
                 fault = ",".join(f"step:{cut}:begin:{n}" for n in range(1, 13))
                 self.federate(f"cut {cut}", *words, status=NO_FIT, env={"BRIM_FAULT": fault})
@@ -218,7 +218,7 @@ class Repeats(Runs):
             mean, deviation = 100 * row["test_accuracy"], 100 * row["test_accuracy_deviation"]
             cells.append(f"{mean:.2f} \u00b1 {deviation:.2f}")
         self.assertRegex(result.out, r"(?m)^accuracy, % +" + " +".join(cells) + "$")
-        for seed in range(3):  # the same for all methods
+        for seed in range(3):  # a seed draws the same for all methods
             self.assertEqual(self.read(f"all/{seed}", "partition.csv"), self.read(f"all/{3 + seed}", "partition.csv"))
         self.assertNotEqual(self.read("all/0", "partition.csv"), self.read("all/1", "partition.csv"))
 
@@ -343,7 +343,7 @@ class Records(Runs):
 
 
 class Memory(Runs):
-    """Policies are asked after each round of clients, also after rounds without an evaluation."""
+    """brim asks policies after each round of clients, also after rounds without an evaluation."""
 
     def cleanups(self, run):
         return [(event["step"], event["choice"], event["reason"]) for event in self.records(run, "events.jsonl")
@@ -419,7 +419,7 @@ class Memory(Runs):
 
 
 def settled(figures, threshold, patience, least):
-    """The round after which the rule ends a run with these losses and accuracies."""
+    """Returns the round after which the rule ends a run with these losses and accuracies."""
     loss, accuracy, row = math.inf, -math.inf, 0
     for step, (new_loss, new_accuracy) in enumerate(figures, 1):
         lower, better = new_loss < loss - threshold, new_accuracy > accuracy + threshold

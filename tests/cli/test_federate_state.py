@@ -41,7 +41,7 @@ class State(DrawnCase):
                 self.assert_close(values, [own[c]], (name, c))
 
     def test_local_parameters_are_not_sent(self):
-        """Bytes of the simulated world are those of the others, both ways, for each client that arrives."""
+        """The simulated world counts the bytes of the other parameters, both ways, for each client that arrives."""
         words = [*SMALL, "model=mlp", "model.hidden=[9]", "world.simulate=true", "observe.log_every_steps=1"]
         self.federate("all", *words)
         self.federate("some", *words, "federate.local_parameters=fc2.*")
@@ -65,7 +65,7 @@ class State(DrawnCase):
         self.assertAlmostEqual(self.summary("run")["client_accuracy_mean"], sum(known.values()) / len(known), places=9)
 
     def test_all_parameters_of_a_norm_may_be_local(self):
-        """FedBN: its running statistics too, so all of them stay as they began in the global model."""
+        """FedBN keeps the norm's running statistics local too, so those of the global model never change."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch"]
         self.federate("run", *words, "federate.local_parameters='norm*'")
         self.federate("start", *words, "rounds=0")
@@ -125,7 +125,7 @@ class State(DrawnCase):
                 self.assert_close(sorted(values), sorted(own[c]), (name, c))
 
     def test_scaffold_begins_as_fedavg(self):
-        """All controls are 0 in the first round, so it has the bits of FedAvg; later rounds differ."""
+        """In the first round all controls are 0, so the round has the bits of FedAvg; later rounds differ."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "loss.class_weights=[1,2,3,4]",
                  "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=8", "optimizer=sgd",
                  "optimizer.momentum=0", "federate.checkpoint_every_rounds=1", "training.keep_checkpoints=9"]
@@ -138,7 +138,7 @@ class State(DrawnCase):
         self.assertEqual(models[1], models[2])
 
     def test_class_weights_do_not_scale_the_correction(self):
-        """Equal weights of classes change the scale of sums of gradients, but no gradient."""
+        """Equal weights of all classes change the scale of the sums of gradients, but not the mean gradients."""
         words = [*SMALL, "model=mlp", "model.hidden=[9]", "backend=reference", "federate.local=scaffold", *SGD,
                  "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=8", "federate.local_epochs=3"]
         self.federate("plain", *words)
@@ -184,7 +184,7 @@ class State(DrawnCase):
             self.assertFalse((self.folder / "run").exists())
 
     def test_a_client_with_huge_gradients_is_left_out(self):
-        """Its mean gradient is above the limit of exact sums, although it has moved by little."""
+        """The client's mean gradient exceeds the limit of exact sums, although its weights have changed little."""
         words = [*SMALL, "model=mlp", "model.hidden=[9]", *SGD,
                  "optimizer.lr=1e-6", "optimizer.weight_decay=1e5", "federate.local=scaffold"]
         result = self.federate("run", *words, status=FAILED)

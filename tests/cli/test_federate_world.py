@@ -22,7 +22,7 @@ SPEED, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE = range(1, 8)
 
 
 def philox(seed, stream, item, block):
-    """Philox4x32-10 with the counter and key layout of brim/random.h."""
+    """Returns uniform numbers by Philox4x32-10, with the counter and key layout of brim/random.h."""
     low = 0xFFFFFFFF
     c = [block, item & low, item >> 32, WORLD << 24 | stream]
     k = [seed & low, seed >> 32]
@@ -38,7 +38,7 @@ def single(x):
 
 
 class World:
-    """The formulas, for one configuration."""
+    """The formulas of the simulated world, for one configuration."""
 
     def __init__(self, case, costs, samples):
         self.case, self.samples = case, samples
@@ -67,7 +67,7 @@ class World:
         return self.channels[number][k]
 
     def phases(self, k, number, attempt=0, start=None):
-        """`start`: the number of the client's start, if rounds are asynchronous."""
+        """Returns a client's phases. `start`: the number of the client's start, if rounds are asynchronous."""
         u = philox(self.case["seed"], attempt << 4 | TURN, k, number if start is None else start)
         networks = NETWORKS[self.case["network"]]
         transfer = [0, 0]
@@ -231,8 +231,8 @@ class FederateWorld(Ranks):
             self.assertTrue(math.isclose(a, b, rel_tol=1e-7, abs_tol=1e-12), (are, should))
 
     def test_operations_and_bytes_follow_from_the_model(self):
-        """One product in the forward pass, and in the backward pass one for the weights and one for the input, except
-        for the input of the first layer."""
+        """A layer has one product in the forward pass. In the backward pass it has one for the weights and, except for
+        the first layer, one for the input."""
         result = self.federate("run", *PLAYED, "world.simulate=true", "model.hidden=[90,70]", "training.batch_size=16",
                                "rounds=1")
         batch, flops, _, _, size = costs_of(result.out)
@@ -245,7 +245,8 @@ class FederateWorld(Ranks):
         self.assertEqual(size, 4 * sum((a + 1) * b for a, b in zip(layers, layers[1:])))
 
     def test_compressed_updates_have_fewer_bytes(self):
-        """A layer of 64 x 9 and its bias, one of 9 x 4 and its bias; each has a scale, or places of its values."""
+        """The model has layers of 64 x 9 and 9 x 4, each with a bias. Each of these tensors is sent with a scale, or
+        with the places of its values."""
         words, counts = [*MLP, "world.simulate=true", "rounds=1"], [64 * 9, 9, 9 * 4, 4]
         for kind, more, values in (
                 ("quantize", "federate.compression_bits=5", lambda n: 4 + math.ceil(5 * n / 8)),

@@ -7,7 +7,8 @@ import subprocess
 
 from support import BINARY, Case, main
 
-HEADERS = pathlib.Path(BINARY).parent.parent / "core"  # each folder, and the folders that it may use
+# Has a folder of links for each folder of core/, to the folders that it may use.
+HEADERS = pathlib.Path(BINARY).parent.parent / "core"
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "core"
 
 
@@ -15,7 +16,7 @@ CIRCLE_MAX = 3  # maximum number of files of a folder that call each other, dire
 
 
 def calls():
-    """For each file of core/, the files whose functions or data it uses, from the symbols of the objects."""
+    """Returns, for each file of core/, the files whose functions or data it uses, from the symbols of the objects."""
     defined, wanted = {}, {}
     for folder in (HEADERS.parent / "CMakeFiles").glob("brim_core_*.dir"):
         paths = [str(path) for path in folder.glob("core/**/*.o")]
@@ -26,7 +27,7 @@ def calls():
             *_, kind, symbol = rest.split()
             file = pathlib.Path(path).relative_to(folder / "core").as_posix().removesuffix(".o")
             if not (SOURCE / file).exists():
-                continue  # left over from an earlier build
+                continue  # an earlier build left this object
             wanted.setdefault(file, set())
             if kind == "U":
                 wanted[file].add(symbol)
@@ -46,7 +47,7 @@ def reach(calls_of, file):
 
 class Folders(Case):
     def compiles(self, folder, header):
-        """True if a file of the folder that includes the header compiles."""
+        """Returns True if a file of the folder that includes the header compiles."""
         file = self.folder / "x.c"
         file.write_text(f'#include "{header}"\n')
         words = ["-fsyntax-only", "-D_GNU_SOURCE", f"-I{HEADERS / folder}", f"-I{SOURCE / 'include'}", str(file)]

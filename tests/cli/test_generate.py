@@ -18,7 +18,7 @@ MODEL = ["model=decoder", "model.layers=2", "model.heads=4", "model.kv_heads=2",
 
 
 class Generate(Case):
-    """A run, and the same model without it in the folder `model`."""
+    """The tests have a run, and its model in the folder `model`."""
 
     def setUp(self):
         super().setUp()
@@ -66,7 +66,8 @@ class Model(Generate):
         prompt = len(self.generate("model", "--prompt", "x", "--tokens", "1")["prompt_tokens"])
         for samples in (1, 3, 30):  # at most 8 side by side
             plan = self.generate("model", *words, "--num-samples", str(samples))
-            keys = min(samples, 8) * (prompt + 10) * 2 * 6 * 8  # of a layer: two heads of 6 values, in double precision
+            # Bytes of a layer's keys: two heads of 6 values, in double precision.
+            keys = min(samples, 8) * (prompt + 10) * 2 * 6 * 8
             self.assertEqual(plan["classes"]["cache"], 2 * 2 * ((keys + 63) // 64 * 64))
         out = self.brim("generate", "run", *words).out
         self.assertRegex(out, rf"1 text of up to {prompt + 10} tokens\n\npeak .*, exactly \d+ bytes, in ")
@@ -84,12 +85,12 @@ class Defaults(Generate):
 
     def test_sampling_follows_the_models_values_unless_words_say_otherwise(self):
         several = self.tokens("--num-samples", "3")
-        self.assertEqual(self.tokens(), self.tokens("--temperature", "0"))  # without the file too
+        self.assertEqual(self.tokens(), self.tokens("--temperature", "0"))  # the result is the same without the file
         greedy, drawn = self.tokens("--temperature", "0"), self.tokens("--seed", "3", "--top-k", "7", "--top-p", "0.9",
                                                                        "--temperature", "1.5")
         self.write_defaults(do_sample=False, temperature=1.5)
         self.assertEqual(self.tokens(), greedy)
-        self.write_defaults(temperature=1.5)  # without do_sample, as in transformers
+        self.write_defaults(temperature=1.5)  # has no effect without do_sample, as in transformers
         self.assertEqual(self.tokens(), greedy)
         self.assertEqual(self.tokens("--num-samples", "3"), several)  # several texts must differ
         self.assertEqual(self.tokens("--num-samples", "3", "--temperature", "0"), 3 * greedy)

@@ -21,7 +21,7 @@ MODEL = ["model=decoder", "model.layers=2", "model.heads=2", "model.width=32", "
 
 
 class Chat(Case):
-    """A run that has learnt one conversation by heart."""
+    """The tests use a run that has learnt one conversation by heart."""
 
     def setUp(self):
         super().setUp()

@@ -16,7 +16,7 @@ STEP = ["training.steps=1", "training.batch_size=4", "schedule=constant", "optim
 
 
 def tokenizer(**changes):
-    """A byte-level tokenizer of 23 tokens."""
+    """Returns a byte-level tokenizer of 23 tokens."""
     added = [{"id": i, "content": TOKENS[i], "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for i in range(2)]
     words = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -28,7 +28,7 @@ def tokenizer(**changes):
 
 
 def metadata(path):
-    """The keys of a GGUF file and their values, and the types of its tensors; of arrays only short ones."""
+    """Returns the keys of a GGUF file with their values, leaving out long arrays, and the types of its tensors."""
     data, at = path.read_bytes(), 24
     forms = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
@@ -66,7 +66,7 @@ def metadata(path):
 
 class Gguf(Case):
     def make(self, name="llama_llama3", config=None, **changes):
-        """A folder of a small model with a tokenizer, and tokens to train on."""
+        """Makes a folder of a small model with a tokenizer, and tokens to train on."""
         folder = self.folder / "model"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(GOLDEN / name, folder)
@@ -99,7 +99,7 @@ class Gguf(Case):
 
 class Export(Gguf):
     def test_a_gguf_has_the_network_of_the_folder(self):
-        """Bits of a loss: names, order of rows, frequencies and sizes all count."""
+        """The loss must have the same bits. It depends on names, order of rows, frequencies and sizes."""
         for name in ("llama_default", "llama_llama3", "llama_linear", "llama_yarn", "llama_longrope", "qwen2_llama3",
                      "qwen3_default", "phi3_default", "phi3_longrope", "olmo2_default", "granite_yarn"):
             with self.subTest(name):
@@ -107,7 +107,7 @@ class Export(Gguf):
                 self.tune(name=name)
                 self.export("--format", "hf", "-o", "tuned", "--force")
                 self.export("--format", "gguf", "-o", "tuned.gguf", "--force")
-                far = 1e-6 if name.endswith("longrope") else 0  # its amplitude is a number of 32 bits
+                far = 1e-6 if name.endswith("longrope") else 0  # the GGUF stores its amplitude in 32 bits
                 self.assertAlmostEqual(self.loss("tuned"), self.loss("tuned.gguf"), delta=far)
 
     def test_updates_alone_are_not_a_whole_model(self):
@@ -118,7 +118,7 @@ class Export(Gguf):
             self.assertFalse((self.folder / output).exists())
 
     def test_norms_of_gemma_have_one_added(self):
-        """llama.cpp's convention: 1 + w in single precision, so losses differ by rounding."""
+        """By llama.cpp's convention the file has 1 + w in single precision, so losses differ by rounding."""
         types = {"gemma": None, "gemma2": ["sliding_attention", "full_attention"],
                  "gemma3_text": ["sliding_attention"] * 2}
         for name, layers in types.items():
@@ -177,7 +177,8 @@ class Export(Gguf):
         self.assertEqual(values["tokenizer.chat_template"], "{{ messages }}")
 
     def test_a_folder_of_a_gguf_has_its_files(self):
-        """From a folder to a GGUF and back; then a GGUF of the new folder has the same network."""
+        """The test makes a GGUF of a folder, a folder of that GGUF, and a GGUF of the new folder, which must have the
+        same network."""
         self.tune()
         self.export("--format", "gguf", "-o", "base.gguf")
         self.brim("train", "model=hf_lora", "model.weights=base.gguf", *self.data(), "training.steps=1",
@@ -240,7 +241,8 @@ class Export(Gguf):
 
 
     def test_keys_without_effect_are_left_out(self):
-        """Without the other of them, or with attention_factor, transformers ignores mscale; swish is silu."""
+        """transformers ignores mscale and mscale_all_dim if one of them is missing, or with attention_factor. swish is
+        silu."""
         rope = json.loads((GOLDEN / "llama_mscale/config.json").read_text())["rope_parameters"]
         for changes in {"mscale_all_dim": None}, {"mscale": 0}, {"attention_factor": 1.3}:
             with self.subTest(changes):

@@ -21,7 +21,7 @@ import correct  # noqa: E402
 import fast  # noqa: E402
 import networks  # noqa: E402
 
-UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"  # of the emulated device
+UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"  # the emulated device's
 NCU = """echo '==PROF== Connected to process 1'
 while [ "$1 $2" != "--kill yes" ]; do shift; done; shift 2
 "$@" || exit 1
@@ -63,7 +63,7 @@ class GpuCheck(Case):
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def found(self, *words, status, **variables):
-        """Runs a command that ends with a given status; returns the verdicts by check, and its output."""
+        """Runs a command that must end with a given status. Returns the verdicts by check, and the output."""
         process = self.gpu_check(*words, **variables)
         said, _ = process.communicate(timeout=HANG_SECONDS)
         details = self.folder / "out/details.txt"
@@ -77,7 +77,7 @@ class GpuCheck(Case):
         checks, said = self.found(*where, status=1)
         self.assertEqual(checks[GIVEN_UP]["verdict"], "skipped", said)
         self.assertIn("reported no error in the 8 tests before", checks[GIVEN_UP]["why"])
-        without = () if os.path.exists(CUPTI) else ("a trace by CUPTI",)  # the toolkit has no headers of it
+        without = () if os.path.exists(CUPTI) else ("a trace by CUPTI",)  # the toolkit lacks CUPTI's headers
         wrong = {name: line for name, line in checks.items()
                  if line["verdict"] != "ok" and name != GIVEN_UP and not name.startswith(without)}
         self.assertEqual(sorted(wrong), sorted(WRONG), said)
@@ -88,7 +88,7 @@ class GpuCheck(Case):
         self.assertIn("| curve of gpt2 in bf16 | ok |", self.read("out/results.md"))
 
     def pack(self):
-        """A pack of this build; it contains the curves to compare with."""
+        """Makes a pack of this build, which contains the curves to compare with."""
         process = self.gpu_check("pack", "--out", "gpu")
         said, _ = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, said)

@@ -14,7 +14,7 @@ class Hooks(Case):
         return self.read(run, "hooks.log")
 
     def results(self, hook, run="run"):
-        """The lines of the log that have the hook's results."""
+        """Returns the lines of the log that have the hook's results."""
         return [line.split(f"{hook}: ")[1] for line in self.log(run).splitlines() if f" {hook}: " in line]
 
     def test_each_hook_gets_variables_and_figures(self):
@@ -104,7 +104,7 @@ class Hooks(Case):
         self.assertEqual(self.steps("run"), [2, 4], "steps and checkpoints went on beside it")
         self.assertIsNone(process.poll(), "the run waits for the hook, but not for long")
         self.until(lambda: "begun" in self.log(), process, what="the hook")
-        # The run waits for its hooks once it has let its folder go; before, the signal would be one to a run.
+        # A run releases its folder before it waits for its hooks. An earlier signal would interrupt the run instead.
         self.until(lambda: not self.holds_lock("run"), process, what="the end of the run's work")
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)

@@ -36,14 +36,14 @@ class Images(Case):
                              (self.folder / other / "checkpoints/last" / name).read_bytes(), name)
 
     def test_folders_in_those_of_classes_are_clients(self):
-        """A folder of the same name is the same client in every class; the test split has no clients."""
+        """Folders of the same name in several classes are one client; the test split has no clients."""
         path = self.folder_set(train=6, test=2)
         owners = {}
         for number, file in enumerate(sorted((path / "train").rglob("*.png"))):
             owners[number] = ["zoe", "ann", "bob"][number * 7 % 5 % 3]
             (file.parent / owners[number]).mkdir(exist_ok=True)
             file.rename(file.parent / owners[number] / file.name)
-        order = sorted((path / "train").rglob("*.png"), key=str)  # as brim numbers pictures
+        order = sorted((path / "train").rglob("*.png"), key=str)  # brim numbers pictures in this order
         words = [word for word in folder_words(path) if not word.startswith("training.epochs")]
         words += ["partition=natural", "clients_per_round=2", "rounds=2"]
         self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "--export-partition", "out.csv")
@@ -125,11 +125,10 @@ class Images(Case):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_the_host_has_room_for_progressive_pictures(self):
-        """A progressive picture keeps the coefficients of all its pixels until the last scan, in each of two threads of
-        training and two of an evaluation. The four may work at the same time or, on a busy machine, one after
-        another."""
+        """The decoder keeps the coefficients of all pixels of a progressive picture until the last scan. Two threads of
+        training and two of an evaluation decode pictures, at the same time or, on a busy machine, one after another."""
         path = self.folder_set(train=2, test=2)
-        coefficients = 3 * 250 * 188 * 128  # of a picture
+        coefficients = 3 * 250 * 188 * 128  # bytes for one picture
         for split in "train", "test":
             for name in "daisy", "rose":
                 (path / split / name / "large.jpg").write_bytes(image_sets.progressive_jpeg(1500, 2000))

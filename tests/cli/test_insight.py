@@ -28,7 +28,7 @@ def single(x):
 
 
 def histogram(values):
-    """Counts by sign and exponent, with the definition of train/histograms.h."""
+    """Counts values by sign and exponent, as train/histograms.h defines it."""
     out = {"counted": len(values), "zeros": 0, "nan": 0, "infinite": 0, "negative": [0] * BINS, "positive": [0] * BINS}
     finite = [x for x in values if math.isfinite(x)]
     for x in values:
@@ -47,7 +47,7 @@ def histogram(values):
 
 
 def bins(line, side):
-    """The bins of a line, all of them."""
+    """Returns all bins of a line, including those that the line leaves out."""
     out = [0] * BINS
     for i, count in enumerate(line[side]):
         out[line["first"] - FIRST + i] = count
@@ -56,7 +56,7 @@ def bins(line, side):
 
 class Insight(Case):
     def lines(self, run):
-        """{(step, tensor, of): line}"""
+        """Returns {(step, tensor, of): line}."""
         return {(line["step"], line["tensor"], line["of"]): line for line in self.records(run, NAME)}
 
     def values(self, run, step):
@@ -90,8 +90,8 @@ class Insight(Case):
                 self.assertAlmostEqual(updates["ratio"], rms / lines[step, name, "weights"]["rms"], delta=1e-5 * rms)
 
     def test_gradients_are_those_of_the_mean_loss(self):
-        """Stochastic gradient descent with a learning rate of 1 subtracts them, whatever the number of micro-batches
-        and the clipping; here the clip norm is never reached."""
+        """SGD with a learning rate of 1 subtracts the gradients, for any number of micro-batches. Gradients are
+        clipped, but never reach the clip norm here."""
         words = [*RUN, "optimizer=sgd", "optimizer.lr=1", "optimizer.momentum=0", "optimizer.weight_decay=0",
                  "schedule=constant"]
         for extra in ([], ["training.batch_size=16", "training.gradient_accumulation_steps=4"],
@@ -176,7 +176,7 @@ class Insight(Case):
 
 
 def pixels(png):
-    """Rows of the pixels of a grey PNG file without filters; asserts that its checksums are right."""
+    """Returns the rows of pixels of a grey PNG file without filters. Asserts that its checksums are right."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     at, chunks = 8, {}
     while at < len(png):
@@ -194,8 +194,8 @@ def pixels(png):
 
 
 class Samples(Case):
-    """Noise with labels at random, of which some are learned; with two classes the answer's probability gives the
-    label's."""
+    """The data are noise with random labels, some of which the model learns. With two classes the probability of the
+    answer gives that of the label."""
 
     def setUp(self):
         super().setUp()
@@ -210,7 +210,7 @@ class Samples(Case):
                       "backend=cpu", "backend.threads=1", "training.epochs=2", "memory.timing=false"]
 
     def recomputed(self, run):
-        """(loss, index, answer) of the wrong answers of brim predict, the greatest losses first."""
+        """Returns (loss, index, answer) of the wrong answers of brim predict, the greatest losses first."""
         text = self.brim("predict", run, self.folder / "t10k-images-idx3-ubyte").out
         out = []
         for row in csv.DictReader(io.StringIO(text)):
@@ -243,7 +243,8 @@ class Samples(Case):
         self.train("batches", *self.words, "training.eval_batch_size=7")
         self.assertEqual(self.read("batches", "samples.json"), text)
         worst, lines = self.json("run", "samples.json")["worst"], self.records("run", NAME)
-        for name, words in {"ranks": [], "shards": ["dist.shard=gradients"]}.items():  # sums of ranks round otherwise
+        # Sums over ranks have another rounding.
+        for name, words in {"ranks": [], "shards": ["dist.shard=gradients"]}.items():
             self.train(name, *self.words, *words, "dist.ranks=3")
             others = self.json(name, "samples.json")["worst"]
             self.assertEqual([s["index"] for s in others], [s["index"] for s in worst])
@@ -297,7 +298,7 @@ class Samples(Case):
 
 
 class Tokens(Case):
-    """Of language models the tokens with the greatest losses."""
+    """For language models, brim lists the tokens with the greatest losses."""
 
     TEXT = "the <b>memory</b> of a step is known before it begins & no sample sees another one\n"
 
@@ -308,7 +309,7 @@ class Tokens(Case):
                       "training.batch_size=4", "backend=cpu", "backend.threads=1", "memory.timing=false"]
 
     def check(self, run, known):
-        """The list has all tokens that the test counted, so its means are the run's figures."""
+        """Checks a list that has all tokens that the test counted, so that its means are the run's figures."""
         found, summary = self.json(run, "samples.json"), self.summary(run)
         worst = found["worst"]
         self.assertEqual((found["task"], found["split"], found["samples"]), ("tokens", "test", len(worst)))
@@ -346,7 +347,7 @@ class Tokens(Case):
         self.assertEqual(*(self.summary(run)["test_loss"] for run in ("run", "off")))
 
     def test_a_large_vocabulary_gives_the_rank_of_the_label(self):
-        """The loss includes the last product, so no logits exist."""
+        """The loss contains the last product, so the logits are never stored."""
         draw = random.Random(3)
         (self.folder / "tokens").mkdir()
         for split, count in (("train", 400), ("test", 33)):

@@ -38,7 +38,7 @@ class Justfile(Case):
         self.assertIn("error: unknown key 'nonsense'", self.just("train", "nonsense=1", status=USAGE).stderr)
 
     def test_plan_is_brims(self):
-        def lines(text):  # without the memory that is free at the moment, which is not part of the plan
+        def lines(text):  # leaves out the memory that is free at the moment, which is not part of the plan
             return text[:text.index("\n  device ")].splitlines()
 
         plan = lines(self.brim("plan", *SMALL).out)
@@ -82,7 +82,7 @@ class Justfile(Case):
         self.assertEqual([self.summary(path)["status"] for path in finished], ["finished"])
 
     def stand_in(self, name):
-        """A program that prints its arguments and the BRIM and NCCL variables that it received."""
+        """Makes a program that prints its arguments and the BRIM and NCCL variables that it received."""
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
         (tools / name).write_text("#!/bin/bash\nprintf '<%s>' \"$@\"\necho\n"

@@ -32,7 +32,7 @@ class Kept(Case):
         return path
 
     def table(self, name, count, shift=0.0):
-        """Two columns to learn from, and columns that the run leaves out."""
+        """Writes two columns to learn from, and columns that the run leaves out."""
         draw = random.Random(count)
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
@@ -158,7 +158,7 @@ class WithoutData(Kept):
 
 class OtherData(Kept):
     def resume(self, status=DONE):
-        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if it had not finished
+        (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if the run had not finished
         return self.brim("train", "--resume", "run", status=status)
 
     def test_a_class_of_another_name_is_refused(self):

@@ -12,7 +12,7 @@ GIB = 1 << 30
 LLAMA = {"model_type": "llama", "vocab_size": 128256, "num_attention_heads": 32, "num_key_value_heads": 8,
          "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "head_dim": 128,
          "tie_word_embeddings": False}
-MODELS = {  # config.json, and the most GiB of a plan
+MODELS = {  # config.json, and the largest GiB allowed for a plan
     "Qwen3-0.6B": ({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
                     "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
                     "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
@@ -29,7 +29,7 @@ SMALL = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layer
 
 class LargeModels(Case):
     def plan(self, config, *words, context=2048, status=None, **env):
-        """Plans with weights that are not there yet. This machine may have no room for the planned memory."""
+        """Makes a plan. The file of weights does not exist, and this machine may have less than the planned memory."""
         (self.folder / "model").mkdir(exist_ok=True)
         (self.folder / "model" / "config.json").write_text(json.dumps(config))
         (self.folder / "text.txt").write_text("In the beginning was the Word. " * 20000)
@@ -41,13 +41,14 @@ class LargeModels(Case):
         return json.loads(out)
 
     def test_lora_in_bf16_needs_little(self):
-        """Context 2048, micro-batch 1, rank 16. The device is too small for them, and the plan says so."""
+        """The plans have context 2048, micro-batch 1 and rank 16. The device is too small for them, and they say so."""
         for name, (config, most) in MODELS.items():
             with self.subTest(name):
                 plan = self.plan(config, "backend=cuda", "precision=bf16", "memory.recompute_budget_mb=1",
                                  status=NO_FIT)
                 self.assertLess(plan["peak_bytes"], most * GIB)
-                self.assertGreater(plan["peak_bytes"], 0.8 * most * GIB)  # the models are those that are meant
+                # A much smaller plan would be of another model.
+                self.assertGreater(plan["peak_bytes"], 0.8 * most * GIB)
 
     def test_what_fits_on_a_card_is_exact(self):
         config = {**MODELS["Qwen3-0.6B"][0], "num_hidden_layers": 3, "max_position_embeddings": 1 << 20}
@@ -70,7 +71,7 @@ class LargeModels(Case):
                            row["room_bytes"])
 
     def test_a_described_card_needs_no_gpu(self):
-        """With the kernels of cuda, and for all sizes of cards. Nothing is timed, and nothing runs."""
+        """The plan uses the kernels of cuda and lists all sizes of cards. brim times and runs nothing."""
         words = ["backend=cuda", "precision=bf16"]
         plan = self.plan(SMALL, *words, "backend.card=h100", EMULATED_DEVICES="0")
         self.assertEqual(plan["devices"][0]["name"],
@@ -89,7 +90,8 @@ class LargeModels(Case):
         self.assertIn("backend.card=h100", none.err)
 
     def test_the_traffic_of_a_step_on_a_card(self):
-        """By its data sheet. Launches are counted as the device gets them: one for all updates, several for a node."""
+        """The times follow from the card's data sheet. Launches are those that the device gets: one for all updates,
+        and several for some nodes."""
         words = ["backend=cuda", "--traffic"]
         traffic = self.plan(SMALL, *words, "precision=bf16", "backend.card=h100", EMULATED_DEVICES="0")["traffic"]
         rates = traffic["rates"]
@@ -125,7 +127,7 @@ class LargeModels(Case):
         self.assertTrue(all(2900 < row["longest"]["context"] <= 3000 for row in rows))
 
     def test_a_budget_between_a_peak_and_its_own_gives_the_same_plan(self):
-        """The planner remembers peaks by this."""
+        """The planner relies on this when it caches peaks."""
         drawn = random.Random(7)
         whole = self.plan(SMALL, "backend=cpu", "memory.recompute=none", context=256)["peak_bytes"] >> 20
         for _ in range(6):

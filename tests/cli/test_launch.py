@@ -18,7 +18,7 @@ LONG = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", 
 
 
 def processes():
-    """The number and command line of all processes."""
+    """Returns the ids and command lines of all processes."""
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             yield int(path.name), (path / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
@@ -28,12 +28,12 @@ def processes():
 
 class Launched(Case):
     def started(self, run):
-        """The job's processes except this test's child: the command lines of mpirun and of the ranks contain the run's
-        folder too."""
+        """Returns the job's processes: the command lines of the launcher, of mpirun and of the ranks contain the run's
+        folder."""
         return {pid: words for pid, words in processes() if f"run.dir={self.folder / run}" in words}
 
     def ranks_of(self, run):
-        """The variables of mpirun, by rank."""
+        """Returns the ranks among the job's processes, by mpirun's variables."""
         out = {}
         for pid in self.started(run):
             try:
@@ -48,7 +48,7 @@ class Launched(Case):
         return self.start("train", f"dist.ranks={RANKS}", f"run.dir={self.folder / run}", *overrides, env=env)
 
     def launch_long(self, run, *overrides):
-        """A job that has written a checkpoint."""
+        """Starts a job and waits until it has written a checkpoint."""
         process = self.launch(run, *LONG, *overrides)
         self.until(lambda: process.poll() is not None or self.steps(run))
         self.assertIsNone(process.poll())
@@ -88,7 +88,7 @@ class Together(Launched):
             self.assertEqual(len(own[0]), len(own[1]))
 
     def test_ranks_take_a_device_each(self):
-        """Two devices that have room for one rank each."""
+        """Each of two devices has room for one rank."""
         wide = [*SMALL, "model.hidden=[450]", "backend.devices=2", "backend.memory_mb=1"]
         self.brim("train", "dist.ranks=2", "run.dir=two", *wide)
         self.assertGreater(self.summary("two")["planned_peak_bytes"], 512 * 1024)
@@ -104,7 +104,7 @@ class Together(Launched):
 
 
 def listening(process):
-    """The (address, port) pairs at which a process listens."""
+    """Returns the (address, port) pairs at which a process listens."""
     sockets = set()
     for fd in pathlib.Path(f"/proc/{process}/fd").iterdir():
         try:
@@ -187,8 +187,8 @@ class Ends(Launched):
         self.assert_nothing_runs("run")
 
     def with_a_rank_that_does_not_begin(self):
-        """The environment of a launcher whose mpirun stops rank 1 before it executes brim; it then creates the file
-        "stopped"."""
+        """Returns the environment of a launcher whose mpirun stops rank 1 before that executes brim, and then creates
+        the file "stopped"."""
         folder = self.folder / "bin"
         folder.mkdir()
         rank = folder / "rank"
@@ -203,7 +203,7 @@ class Ends(Launched):
         result = self.finish(self.launch("run", *SMALL, "dist.timeout_seconds=2",
                                          env=self.with_a_rank_that_does_not_begin()), FAILED)
         self.assert_one_error(result, "of 3 ranks, some did not start within dist.timeout_seconds=2")
-        self.assertRegex(result.err, r": (0, )?1(, 2)?\n")  # on a busy machine the others are named too
+        self.assertRegex(result.err, r": (0, )?1(, 2)?\n")  # on a busy machine the message names the others too
         self.assert_nothing_runs("run")
 
     def test_a_signal_ends_ranks_that_wait_for_one_that_does_not_begin(self):
@@ -222,7 +222,8 @@ class Ends(Launched):
             self.assertEqual(result.err.count("with: brim train --resume"), 1, result)
             self.assert_nothing_runs(run)
             step = self.steps(run)[-1]
-            ranks, words = (2, ["dist.ranks=2"]) if number == signal.SIGTERM else (RANKS, [])  # any number resumes
+            # Any number of ranks can resume.
+            ranks, words = (2, ["dist.ranks=2"]) if number == signal.SIGTERM else (RANKS, [])
             process = self.start("train", "--resume", run, *words)
             self.until(lambda: process.poll() is not None or self.steps(run)[-1] > step)
             process.send_signal(number)

@@ -18,7 +18,8 @@ class Live(Case):
         return self.look().get(process.pid)
 
     def until_slot(self, process, condition, what):
-        """Returns the slot that meets the condition: the next one may be half written, or meet it no more."""
+        """Waits for a slot that meets the condition, and returns it. A later read might see it half written, or no
+        longer meet the condition."""
         found = []
 
         def holds():

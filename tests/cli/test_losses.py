@@ -98,7 +98,7 @@ class Losses(LossCase):
 
 
 class Built(LossCase):
-    """Losses that are built as graphs."""
+    """Some losses are built as graphs of operations."""
 
     def test_a_focal_loss_without_gamma_is_cross_entropy(self):
         weights = "[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]"
@@ -129,8 +129,8 @@ class Built(LossCase):
         self.assertIn("loss=sigmoid_focal cannot be used with dataset 'synthetic', which has tokens", error)
 
     def test_a_student_learns_a_teacher_s_logits(self):
-        """Logits and the logarithms of their probabilities give the same loss, apart from the rounding of targets,
-        which are read in fp32."""
+        """Logits and the logarithms of their probabilities give the same loss, except for the rounding of targets,
+        which brim reads in fp32."""
         draw, files = random.Random(5), {"logits": [], "logs": []}
         for _ in range(256):
             x = [draw.gauss(0, 1) for _ in range(3)]

@@ -11,7 +11,7 @@ PAGES = pathlib.Path(BINARY).parent.parent / "share" / "man"
 
 
 def plain(path):
-    """A page's text without roff's escapes."""
+    """Returns a page's text without roff's escapes."""
     text = path.read_text(encoding="utf-8")
     for escape, character in (("\\-", "-"), ("\\(aq", "'"), ("\\(ga", "`"), ("\\(ha", "^"), ("\\(ti", "~"),
                               ("\\e", "\\")):

@@ -13,7 +13,7 @@ TEXT = ["model=gpt2_tiny", "dataset=text", "dataset.path=book.txt", "memory.timi
 
 
 class Outputs(Case):
-    """An output that cannot be written is a usage error, reported before any work."""
+    """If brim cannot write an output, it reports a usage error before any work."""
 
     def test_a_missing_folder(self):
         self.train("run", *SMALL, "training.steps=1")
@@ -95,7 +95,8 @@ class Texts(Case):
 
 
 class Kinds(Case):
-    """A model for one kind of samples and data of another kind: the error names both kinds and the models that fit."""
+    """If the model and the data are for different kinds of samples, the error names both kinds and the models that
+    fit."""
 
     def refused(self, *words):
         return self.brim("plan", "memory.timing=false", *words, status=USAGE)

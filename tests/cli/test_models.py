@@ -19,11 +19,11 @@ SIZES = [
     ("mental_state", "[1,14,64]", 4,
      64 * (14 * 3 + 1) + 128 * (64 * 3 + 1) + 2 * 4 * 64 * (128 + 64 + 2) + 4 * 129 * 128 + 256 + 129 * 4),
     ("vit", "[1,28,28]", 10, 5353738),
-    ("vit_tiny", "[3,224,224]", 1000, 5717416),  # the sizes of timm's vit_tiny_patch16_224 and so on
+    ("vit_tiny", "[3,224,224]", 1000, 5717416),  # the sizes of timm's models such as vit_tiny_patch16_224
     ("vit_small", "[3,224,224]", 1000, 22050664),
     ("vit_base", "[3,224,224]", 1000, 86567656),
     ("vit_large", "[3,224,224]", 1000, 304326632),
-    ("resnet18", "[3,224,224]", 1000, 11689512),  # torchvision's
+    ("resnet18", "[3,224,224]", 1000, 11689512),  # torchvision's size
     ("resnet50", "[3,224,224]", 1000, 25557032),
     ("resnet18", "[3,32,32]", 10, 11173962),  # with a 3x3 stem
     ("resnet50", "[3,32,32]", 10, 23520842),
@@ -102,7 +102,7 @@ class Models(Case):
                 shutil.rmtree(entry)
 
     def tensors_of(self, run):
-        """Shape and values of each tensor in the checkpoint after one step."""
+        """Returns shape and values of each tensor in the checkpoint after one step."""
         content = (self.checkpoint(run, 1) / "model.safetensors").read_bytes()
         start = 8 + int.from_bytes(content[:8], "little")
         header = json.loads(content[8:start])

@@ -31,7 +31,7 @@ class Monitor(Case):
         return found[0]
 
     def until_first_step(self, process):
-        """Until the run's folder has a step, and its slot, which is written later, has all that a step changes."""
+        """Waits until the run's folder has a step, and its slot, which is written later, shows the step."""
         self.until_run(process, lambda run: 0 < run["step"] < run["steps"], "the first step")
 
     def test_a_run_is_shown_with_its_memory_progress_and_curves(self):
@@ -111,7 +111,8 @@ class Monitor(Case):
         self.assertIn(f"  kill -INT {waiting.pid}  # then start it with device=cpu:1\n", text)
 
     def test_runs_that_have_ended_stay_with_their_end(self):
-        """As long as the monitor runs, and for ten minutes; a monitor that starts looks into runs/."""
+        """A monitor shows ended runs as long as it runs, for at most ten minutes. A monitor that starts finds them in
+        runs/."""
         processes = {name: self.hold(f"runs/{name}", *SMALL) for name in ("killed", "interrupted", "deleted")}
         for name in processes:
             self.until_first_step(processes[name])
@@ -126,7 +127,7 @@ class Monitor(Case):
         processes["killed"].wait()
         processes["deleted"].wait()
         shutil.rmtree(self.folder / "runs" / "deleted")
-        want = {"killed", "interrupted"}  # the finished one may have come and gone between two looks
+        want = {"killed", "interrupted"}  # the finished run may have begun and ended between two looks
         while True:
             runs = {run["name"]: run for run in json.loads(monitor.stdout.readline())["runs"]}
             if {name for name, run in runs.items() if run["state"] == name} >= want and "deleted" not in runs:
@@ -171,7 +172,7 @@ class Monitor(Case):
         monitor = self.start("monitor", "--json", "--every", "0.2", out=open(self.folder / "looks.json", "w"))
 
         def looks():
-            text = self.read("looks.json")  # the last line may be half written
+            text = self.read("looks.json")  # the last line may be incomplete
             return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
         self.until(lambda: any(len(run["curves"]) >= 2 and run["curves"][0]["step"][-1] > 200
                                for look in looks() for run in look["runs"]), process, monitor, what="200 steps")
@@ -219,7 +220,7 @@ class Monitor(Case):
     # ---- other hosts ----
 
     def fake_ssh(self, body):
-        """A program `ssh` that is found before the system's; $host is the host, and "$@" the command there."""
+        """Makes a program `ssh` that is found before the system's. $host is the host, and "$@" the command there."""
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         script = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nhost=$2; shift 2\n' + body
@@ -262,7 +263,7 @@ class Monitor(Case):
 
     def check_metrics(self, text, runs):
         families = openmetrics.parse(text)
-        for family in families:  # the textfile collector's older format has no other types for these names
+        for family in families:  # the older format of the textfile collector allows only these types
             self.assertIn(family.type, ("gauge", None))
             self.assertTrue(family.help and family.samples, family.name)
         self.assertLessEqual(sum(len(family.samples) for family in families), 200 * max(runs, 1))

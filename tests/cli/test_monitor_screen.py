@@ -22,11 +22,11 @@ OBJECT = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "terminal" / "ncu
 
 
 class Terminal:
-    """A brim monitor on a terminal of its own."""
+    """A brim monitor on a separate terminal."""
 
     def __init__(self, case, *argv, columns=80, rows=24, env=None):
         self.case, self.seen = case, ""
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a part may end within a character
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end within a character
         self.control, side = pty.openpty()
         self.resize(columns, rows, quiet=True)
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", "TZ": "UTC",
@@ -51,28 +51,28 @@ class Terminal:
             os.kill(self.process.pid, signal.SIGWINCH)
 
     def read(self, seconds=0.05):
-        """Reads a part of what was written; False if there is none within this time."""
+        """Reads some of the output; returns False if none comes within this time."""
         if not select.select([self.control], [], [], seconds)[0]:
             return False
         try:
             part = os.read(self.control, 65536)
-        except OSError:  # the other side is closed
+        except OSError:  # the process has closed its side
             return False
         self.seen += self.decoder.decode(part)
         return len(part) > 0
 
     def read_rest(self):
-        """Reads all that a process which has ended has written: several pictures, if Ctrl-L asked for them."""
+        """Reads the rest of the output of a process that has ended. It may have several pictures, because of Ctrl-L."""
         while self.read():
             pass
 
     def text(self):
-        """All that was written, without the sequences that place and paint it."""
+        """Returns all output, without the sequences that place and paint it."""
         return re.sub(r"\x1b(\[[0-9;?>=!]*[ -/]*[@-~]|\([A-Z0-9]|[=>78M])|\x0f", "", self.seen)
 
     def wait(self, pattern):
-        """Waits until the terminal has been sent the text, and forgets all text up to it. ncurses sends only changes,
-        so Ctrl-L asks for all of the picture now and then."""
+        """Waits until the terminal has received the text, and drops all output up to it. ncurses sends only changes, so
+        Ctrl-L asks for the whole picture now and then."""
         deadline, again = time.monotonic() + HANG_SECONDS, time.monotonic() + 0.3
         while not re.search(pattern, self.text()):
             self.case.assertLess(time.monotonic(), deadline, f"no {pattern!r} in {self.text()!r}")
@@ -107,7 +107,7 @@ class Screen(Case):
     def test_keys_from_the_first_picture_to_the_end(self):
         screen = self.recorded("lab")
         first = screen.wait(r"q quit")
-        self.assertIn("\x1b[?1049h", first)  # the user's own screen comes back at the end
+        self.assertIn("\x1b[?1049h", first)  # at the end the terminal shows the user's screen again
         screen.press("j\n")
         screen.wait(r"train loss")
         screen.press("q")
@@ -130,7 +130,7 @@ class Screen(Case):
         screen = self.recorded("lab")
         screen.wait(r"q quit")
         screen.resize(200, 50)
-        screen.wait(r"validation accuracy")  # of the chosen run, beside the list
+        screen.wait(r"validation accuracy")  # the chosen run's curve, beside the list
         screen.resize(20, 3)
         screen.wait(r"too small")
         screen.resize(40, 10)
@@ -156,7 +156,7 @@ class Screen(Case):
         screen = self.recorded("lab", env={"LC_ALL": "C", "NO_COLOR": "1"})
         first = screen.wait(r"q quit")
         self.assertTrue(first.isascii())
-        self.assertNotRegex(first, r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8])[;m]")  # colours; bold and reverse remain
+        self.assertNotRegex(first, r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8])[;m]")  # no colours, only bold and reverse
         screen.press("q")
         self.assertEqual(screen.status(), DONE)
 

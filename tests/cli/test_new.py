@@ -18,7 +18,7 @@ LINES_MAX = 59  # lines of a plugin
 
 class New(Case):
     def made(self):
-        """All files below the test's folder."""
+        """Returns all files below the test's folder."""
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
 
     def refused(self, *words, status=USAGE):
@@ -100,7 +100,7 @@ class New(Case):
         self.assertIn("method=random exists already, in brim itself", self.refused("selector", "random"))
         self.assertRegex(self.refused("model", "gpt2_tiny"),
                          "model=gpt2_tiny exists already, in .*/model/gpt2_tiny.yaml")
-        self.brim("new", "dataset", "mlp")  # a name of another kind
+        self.brim("new", "dataset", "mlp")  # a plugin of another kind has this name
 
     def test_wrong_words_are_answered_with_the_valid_ones(self):
         self.assertIn("there is no template for 'polcy'; available: aggregator, augment, dataset, loss, model, "
@@ -126,7 +126,7 @@ class New(Case):
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def refused_by_bare(self, prefix):
-        """The error of a brim in a separate prefix, with the test's templates only."""
+        """Returns the error of a brim in a separate prefix that has only the test's templates."""
         os.makedirs(prefix / "bin")
         os.makedirs(prefix / "lib")
         shutil.copy(BINARY, prefix / "bin" / "brim")
@@ -144,7 +144,7 @@ class New(Case):
 
     def test_a_template_that_is_too_large_leaves_nothing(self):
         template = self.folder / "bare" / "share" / "brim" / "templates" / "policy"
-        (template / "z").mkdir(parents=True)  # with the folder itself and the files, the 65th
+        (template / "z").mkdir(parents=True)  # the 65th entry, with the folder itself and the files
         for number in range(63):
             (template / f"{number:02}").write_text("")
         self.assertIn("the template has more than 64 files and folders", self.refused_by_bare(self.folder / "bare"))

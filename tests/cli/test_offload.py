@@ -18,12 +18,12 @@ MIB = 1 << 20
 
 
 def rounded(count):
-    """Bytes of `count` floats in a plan."""
+    """Returns the bytes of `count` floats in a plan."""
     return (4 * count + 63) // 64 * 64
 
 
 def states_of_mlp():
-    """Bytes of adamw's states, by parameter."""
+    """Returns the bytes of adamw's states, by parameter."""
     extents = [64, 512, 512, 10]
     return [2 * rounded(n) for a, b in zip(extents, extents[1:]) for n in (a * b, b)]
 
@@ -97,7 +97,8 @@ class Offload(Case):
         self.assertLessEqual(self.summary("run")["device_peak_bytes"], 10 * MIB)
 
     def test_recompute_counts_with_it(self):
-        """Updates in the backward pass need their states at that time; `auto` counts them and keeps to its budget."""
+        """Updates in the backward pass need their states during that pass. recompute=auto counts them and stays within
+        its budget."""
         words = [CPU, "model=lightcnn", "model.width=32", "dataset.shape=[3,16,16]", FUSED, OFFLOAD]
         peak = self.plan(*words)["peak_bytes"]
         budget = peak // MIB - 1

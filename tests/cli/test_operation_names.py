@@ -65,7 +65,8 @@ ALLOWED = {
 
 
 def named_in(text, operations):
-    """The operations that are string literals of a C file, "+relu" too, except where it registers kernels."""
+    """Returns the operations that a C file has as string literals, also such as "+relu", except where it registers
+    kernels."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
     text = re.sub(r'(?<!\w)\.op = "[^"]*"|^[A-Z0-9_]+\(\w+, "[^"]*"', "", text, flags=re.MULTILINE)
     return {literal.strip("+") for literal in re.findall(r'"([^"\n]*)"', text)} & operations

@@ -22,7 +22,7 @@ class Operations(Case):
         found = self.brim("ops", "--json").json["operations"]
         if not any("cpu" in op["backends"] for op in found):
             self.skipTest("backend cpu was not built")
-        # Fusions for GPUs: where a backend lacks them, relu is in the epilogue of the product before.
+        # These fusions are for GPUs. Backends that lack them fuse relu with the product before it.
         fused = {name + end for name in ("dropout+relu", "max_pool2d+relu") for end in ("", "_grad")}
         self.assertEqual({op["name"] for op in found if "cpu" not in op["backends"]}, fused)
 

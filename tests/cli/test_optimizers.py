@@ -21,7 +21,7 @@ STEPS = 6
 
 
 def rounded(count):
-    """Bytes of a tensor in the plan."""
+    """Returns the bytes of a tensor in the plan."""
     return (count + 63) // 64 * 64
 
 
@@ -43,13 +43,13 @@ class Base(Case):
         return self.brim("plan", "--json", *COMMON, *words).json
 
     def go_back(self, run, *steps):
-        """As if the run had been stopped before these steps."""
+        """Makes the run look as if it had been stopped before these steps."""
         (self.folder / run / "summary.json").unlink()
         for step in steps:
             shutil.rmtree(self.checkpoint(run, step))
 
     def tensors(self, run, step, name="optimizer.safetensors"):
-        """The names of a file's tensors, with types and shapes."""
+        """Returns the names of a file's tensors, with types and shapes."""
         data = (self.checkpoint(run, step) / name).read_bytes()
         header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
         return {key: (value["dtype"], value["shape"]) for key, value in header.items() if key != "__metadata__"}
@@ -147,8 +147,8 @@ class Outside(Base):
         words = [*self.RUN, "dist.ranks=2", "training.clip_norm=0.5"]
         for shard in "none", "optimizer", "gradients":
             self.train(shard, *words, f"dist.shard={shard}")
-            # state.json has the gradients' norm in double precision; with shards its squares are added in another
-            # order.
+            # state.json is not compared: it has the gradients' norm in double precision, and shards add its squares in
+            # another order.
             self.assert_same_checkpoint("none", shard, STEPS, files=["model.safetensors", "optimizer.safetensors"],
                                         context=f"({shard})")
 
@@ -214,7 +214,7 @@ class Muon(Base):
 
 class ScheduleFree(Base):
     def values(self, run, step, file):
-        """Each tensor's values."""
+        """Returns each tensor's values."""
         data = (self.checkpoint(run, step) / file).read_bytes()
         start = 8 + struct.unpack("<Q", data[:8])[0]
         header = json.loads(data[8:start])
@@ -289,7 +289,7 @@ class FusedBackward(Base):
                                 "backend=reference"], common=COMMON[:3])
 
     def test_all_gradients_never_exist_at_once(self):
-        """The peak of cnn comes before the first gradient exists, so it is lower by all gradients."""
+        """The peak of cnn is at a node before the first gradient, so it is lower by the size of all gradients."""
         words = ["model=cnn", "dataset.shape=[1,28,28]", "training.batch_size=64"]
         plans = [self.brim("plan", "--json", *COMMON, *words, *more).json for more in ([], [FUSED])]
         gradients = plans[0]["classes"]["gradients"]

@@ -27,7 +27,8 @@ class Packages(Case):
     def setUpClass(cls):
         cls.made = pathlib.Path(tempfile.mkdtemp(prefix="brim-packages-"))
         cls.addClassCleanup(shutil.rmtree, cls.made)
-        run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)  # leaves packages in the build's own folder
+        # Does not change the packages in the build's folder.
+        run("cpack", "-G", "DEB", "-B", str(cls.made), folder=BUILD)
         cls.files, cls.fields = {}, {}
         for path in cls.made.glob("*.deb"):
             name = path.name.split("_")[0]

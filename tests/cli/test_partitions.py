@@ -17,13 +17,13 @@ CHI_SQUARE = {9: 27.9, 19: 43.8}
 
 
 def data(count, classes=4):
-    """Sample i has class i mod classes."""
+    """Writes data in which sample i has class i mod classes."""
     return [*SMALL, f"dataset.train_count={count}", f"dataset.classes={classes}"]
 
 
 class Partitions(Case):
     def partition(self, *words):
-        """The samples of each client, in its order."""
+        """Returns the samples of each client, in the client's order."""
         self.brim("federate", *words, "--export-partition", "out.csv", "--force")
         return self.clients("out.csv")
 
@@ -72,7 +72,7 @@ class Partitions(Case):
                 counts = [collections.Counter(s % 4 for s in samples)
                           for samples in self.partition(*words, "partition.alpha=1e6", "seed=2").values()]
                 for count in counts:
-                    for label in range(4):  # 100 of each; if they were random, the standard deviation would be below 9
+                    for label in range(4):  # 100 of each class; the standard deviation of a random count is below 9
                         self.assertAlmostEqual(count[label], 100, delta=1 if kind == "dirichlet" else 45)
         each = self.partition(*words, "partition.alpha=1e-4")
         self.assertEqual({len({s % 4 for s in samples}) for samples in each.values()}, {1})
@@ -80,7 +80,7 @@ class Partitions(Case):
         owners = [{c for c, samples in whole.items() for s in samples if s % 4 == label} for label in range(4)]
         self.assertTrue(all(len(one) < 10 for one in owners))
         largest = sorted(map(len, whole.values()))[-4:]
-        self.assertGreater(sum(largest), 3900)  # the other clients got the minimum
+        self.assertGreater(sum(largest), 3900)  # the other clients have the minimum
 
     def assert_uniform(self, shares):
         """Asserts a uniform distribution on [0, 1], by chi-square over ten intervals."""
@@ -89,7 +89,7 @@ class Partitions(Case):
         self.assertLess(sum((counts[k] - wanted) ** 2 / wanted for k in range(10)), CHI_SQUARE[9])
 
     def test_shares_are_those_of_a_dirichlet_distribution(self):
-        """With two clients and alpha=1 a share is uniform."""
+        """With two clients and alpha=1 the distribution of a share is uniform."""
         parts = self.partition(*data(100000, 500), "partition=dirichlet", "partition.alpha=1", "total_clients=2")
         counts = collections.Counter(sample % 500 for sample in parts[0])
         self.assert_uniform([counts[label] / 200 for label in range(500)])
@@ -133,7 +133,7 @@ class Partitions(Case):
     # ---- clients of the dataset ----
 
     def table(self, clients):
-        """A CSV file whose row i belongs to clients[i], a name."""
+        """Writes a CSV file in which row i belongs to the client with the name clients[i]."""
         rows = [f"{i % 7},{name},{(i * 5) % 3},c{i % 3}" for i, name in enumerate(clients)]
         (self.folder / "table.csv").write_text("\n".join(["x,who,y,class", *rows]) + "\n")
         return ["dataset=csv", "dataset.path=table.csv", "dataset.label=class", "dataset.test_fraction=0.2",
@@ -144,7 +144,7 @@ class Partitions(Case):
         names = [["12", "3", "100"][i % 3 if i % 5 else 0] for i in range(100)]
         words = [*self.table(names), "dataset.client=who"]
         parts = self.partition(*words, "total_clients=3")
-        for k, name in enumerate(["3", "12", "100"]):  # sorted as numbers
+        for k, name in enumerate(["3", "12", "100"]):  # names that are numbers are sorted as numbers
             self.assertEqual(sorted(parts[k]), [i for i in range(80) if names[i] == name])
         fewer = self.partition(*words, "total_clients=2")
         self.assertEqual(sorted(fewer[0]), sorted(parts[0] + parts[2]))
@@ -166,7 +166,8 @@ class Partitions(Case):
         self.assert_error(result, "line 8, column 2 'who': the client is missing")
 
     def test_a_file_of_text_is_a_client(self):
-        """Files of 60, 4 and 25 bytes: the last tenth of each is test data, and a sample takes 5 consecutive bytes."""
+        """The files have 60, 4 and 25 bytes. The last tenth of each is test data, and a sample takes 5 consecutive
+        bytes."""
         folder = self.folder / "texts"
         folder.mkdir()
         for name, size in ("a.txt", 60), ("b.txt", 4), ("c.txt", 25):
@@ -186,7 +187,7 @@ class Partitions(Case):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
 
     def test_a_file_of_gpt2_tokens_is_a_client(self):
-        """It has as many samples as the file alone would give."""
+        """The client has as many samples as the file alone would give."""
         folder = self.folder / "texts"
         folder.mkdir()
         for name, times in ("a.txt", 40), ("b.txt", 15), ("c.txt", 70):

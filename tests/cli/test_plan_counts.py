@@ -12,27 +12,28 @@ LLAMA = {"model_type": "llama", "vocab_size": 500, "hidden_size": 64, "intermedi
 
 class PlanCounts(Case):
     def counts(self, *words, status=None):
-        """Plans with one micro-batch, so that few are compared."""
+        """Returns the counts of a plan with one micro-batch, so that brim compares few plans."""
         err = self.brim("--verbose", "plan", "--no-timing", "--json", "training.effective_batch_size=1",
                         "training.batch_size=1", "memory.limit_mb=100000", *words, status=status).err
         counts = re.search(r"planning took (\d+) plans, (\d+) graphs, (\d+) placements, (\d+) searches", err)
         return [int(count) for count in counts.groups()]
 
     def test_no_plan_is_made_twice(self):
-        """The chosen one; micro-batches 2 and 4; recompute=blocks, full, and auto within three budgets."""
+        """brim plans the choice; micro-batches 2 and 4; and recompute=blocks, full, and auto within three budgets."""
         plans, _, _, searches = self.counts("model=mlp", "backend=cpu")
         self.assertLessEqual(plans, 8)
         self.assertLessEqual(searches, 1)
 
     def test_a_chosen_level_is_planned_once(self):
-        """The same, and recompute=none; a search for each micro-batch, and one for the fits of backend=reference."""
+        """brim makes the same plans, and one with recompute=none. It searches once for each micro-batch, and once for
+        what fits with backend=reference."""
         plans, _, _, searches = self.counts("model=cnn", "backend=cpu", "memory.recompute=auto",
                                             "memory.recompute_budget_mb=1")
         self.assertLessEqual(plans, 10)
         self.assertLessEqual(searches, 4)
 
     def test_what_fits_on_a_card_takes_few_plans(self):
-        """Nothing fits on cards that are smaller than the parameters, which no plan is needed for."""
+        """Nothing fits on cards that are smaller than the parameters, and brim needs no plan to find that."""
         (self.folder / "model").mkdir()
         words = ["model=hf_lora", "model.weights=model", "dataset=text", "dataset.path=text.txt", "precision=bf16",
                  "dataset.test_fraction=0", "dataset.context=100", "backend=cpu"]
@@ -41,7 +42,7 @@ class PlanCounts(Case):
                  "head_dim": 128, "num_attention_heads": 64, "num_key_value_heads": 8}
         (self.folder / "model" / "config.json").write_text(json.dumps(large))
         plans, _, _, searches = self.counts(*words, status=NO_FIT)
-        self.assertLessEqual(plans, 10)  # and recompute=auto, which the error suggests if it fits
+        self.assertLessEqual(plans, 10)  # includes recompute=auto, which the error suggests if it fits
         self.assertLessEqual(searches, 1)
         (self.folder / "model" / "config.json").write_text(json.dumps(LLAMA))
         self.assertLessEqual(self.counts(*words)[0], 60)

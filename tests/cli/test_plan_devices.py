@@ -22,7 +22,8 @@ class PlanDevices(Case):
         return {device["device"]: device for device in self.plan(*words, env=env, status=status)["devices"]}
 
     def made_up(self, gpus, *words, status=0):
-        """For each simulated GPU (samples, bytes): the plan that fits now, and that for the empty device."""
+        """Returns (samples, bytes) for each simulated GPU: of the plan that fits now, and of the plan for the empty
+        device."""
         found = self.devices("--plugin-path", GPUS, "backend=gpus", *MLP, *words, env={"TEST_GPUS": gpus},
                              status=status)
         def pair(fit):
@@ -78,7 +79,8 @@ class PlanDevices(Case):
                  "policy.capped.shares={cpu:0: {a: 32MB}, cpu:1: {a: 20MB, b: 44MB}}", "policy.capped.client=a"]
         devices = self.devices(*words)
         self.assertTrue(devices["cpu:0"]["chosen"])
-        self.assertEqual(devices["cpu:0"]["fits_now"]["batch_size"], 16)  # 32 take 31.5 MiB: 32 MB are 30.5
+        # 32 samples take 31.5 MiB, but 32 MB are only 30.5 MiB.
+        self.assertEqual(devices["cpu:0"]["fits_now"]["batch_size"], 16)
         self.assertEqual(devices["cpu:1"]["fits_now"]["batch_size"], 1)  # of 20 MB
         words[-2] = "policy.capped.shares={cpu:0: {a: 32MB}, cpu:1: {b: 44MB}}"
         self.assertIsNone(self.devices(*words)["cpu:1"]["fits_now"])  # the policy would not choose that device

@@ -18,7 +18,7 @@ class PlanRanks(Case):
         return self.brim("plan", "--json", *words, status=status).json
 
     def rows(self, *words):
-        """(ranks, samples, micro-batch, micro-batches) of each row, and the peaks."""
+        """Returns (ranks, samples, micro-batch, micro-batches) of each row, and the peaks."""
         rows = self.plan(*words)["ranks"]
         return ([(r["ranks"], r["samples"], r["batch_size"], r["gradient_accumulation_steps"]) for r in rows],
                 [r["peak_bytes"] for r in rows])
@@ -41,7 +41,7 @@ class PlanRanks(Case):
         for model in (SMALL, SMALL_CNN):
             with self.subTest(model=model[0]):
                 rows, peaks = self.rows(*model, "dist.ranks=3")
-                self.assertEqual(rows, [([0], 42, 42, 1), ([1, 2], 43, 43, 1)])  # and 21, 21 and 22 test samples
+                self.assertEqual(rows, [([0], 42, 42, 1), ([1, 2], 43, 43, 1)])  # the test samples are 21, 21 and 22
                 for peak, samples, test in zip([*peaks, peaks[1]], (42, 43, 43), (21, 21, 22)):
                     alone = self.plan(*model, f"training.batch_size={samples}", f"dataset.train_count={2 * samples}",
                                       f"dataset.test_count={test}")
@@ -62,7 +62,7 @@ class PlanRanks(Case):
 
     def test_one_rank_is_as_without(self):
         one, without = (self.plan(*SMALL, *words) for words in (["dist.ranks=1"], []))
-        for plan in (one, without):  # the other memory of the host
+        for plan in (one, without):  # leaves out the host's other memory
             del plan["devices"], plan["host"], plan["frontier"]["limit_bytes"]
         self.assertEqual(one, without)
         self.assertNotIn("ranks", one)
@@ -82,8 +82,8 @@ class PlanRanks(Case):
                           "or set optimizer.update=step")
 
     def test_sharded_gradients_take_less_at_the_default_bucket_size(self):
-        """Half of the gradients, and two buckets. The largest parameters decide the buckets' size: buckets of a quarter
-        of all gradients would take another half."""
+        """A rank keeps half of the gradients and two buckets. The largest parameters decide the size of buckets;
+        buckets with a quarter of all gradients would take another half."""
         words = [*SMALL, f"model.hidden={[256] * 16}", "dist.ranks=2"]
         none, some, least = (self.plan(*words, *more)["classes"]["gradients"] for more in (
             [], ["dist.shard=gradients"], ["dist.shard=gradients", "dist.bucket_mb=0"]))
@@ -112,7 +112,7 @@ class PlanRanks(Case):
             line["seconds"] += 1
         path.write_text("".join(json.dumps(line) + "\n" for line in [lines[0], *[
             timed.get((line["what"], line["n"]), line) for line in lines[1:]]]))
-        self.assertGreater(predicted(), before + 1.9)  # the sum of a bucket, and the new parameters
+        self.assertGreater(predicted(), before + 1.9)  # adds the time of a bucket's sum, and of the new parameters
 
     def test_a_micro_batch_is_found_for_the_share(self):
         rows, _ = self.rows(*SMALL, "training.batch_size=auto", "training.effective_batch_size=128", "dist.ranks=4")

@@ -28,7 +28,7 @@ CRASHES = {"segv": "segmentation fault (SIGSEGV) at address 0x10", "abort": "abo
 
 class Bad(Case):
     def bad(self, words, *overrides, run="run", status=FAILED):
-        """A run with the bad policy, which misbehaves as its options say."""
+        """Makes a run with the bad policy, which misbehaves as the options say."""
         return self.train(run, *RUN, "policy=[bad]", *overrides, status=status, env={"BRIM_BAD": words})
 
     def assert_named(self, result, *parts):
@@ -55,8 +55,8 @@ class BeforeTheRun(Bad):
     def test_a_child_that_a_policy_forks_ends_by_itself(self):
         for words in ("choose_plan:child_exits", "choose_plan:child_crashes", "choose_plan:child_returns"):
             with self.subTest(words):
-                # At exit(), the leak sanitizer takes all locks of its allocator. In a child, one of them may belong to
-                # a thread of the parent, and is never released.
+                # At exit(), the leak sanitizer takes all locks of its allocator. In a child, one of them may have been
+                # held by a thread of the parent, so nothing releases it.
                 if SANITIZED and words == "choose_plan:child_exits":
                     continue
                 result = self.train(words.split(":")[1], *RUN, "policy=[bad,auto_plan]", status=DONE,
@@ -236,7 +236,8 @@ class Elsewhere(Case):
 
     def test_exit_of_a_model_or_a_dataset_is_a_failure(self):
         self.assert_exit("load:exit", "model", *self.MODEL, status=LOAD)
-        # Only from its own folder: each plugin there is called bad, and one loaded before it would exit too.
+        # Uses only the dataset's folder: each of the bad plugins has the id bad, and one loaded before it would exit
+        # too.
         data = [word for word in self.DATA if not word.startswith("--plugin-path")]
         self.assert_exit("load:exit", "dataset", *data, f"--plugin-path={BAD / 'dataset'}", status=LOAD)
         for words in ("build:exit", "build:quick_exit"):

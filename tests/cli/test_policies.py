@@ -29,7 +29,7 @@ def devices_of(mebibytes, count=2):
 
 class Policies(Case):
     def decisions(self, run):
-        """[(policy, decision)]; each is an event with a reason, and one line of the log."""
+        """Returns [(policy, decision)]. Each must be an event with a reason, and one line of the log."""
         return [(event["by"], event["choice"]) for event in self.records(run, "events.jsonl")
                 if event["event"] == "decision"]
 
@@ -45,7 +45,7 @@ class Policies(Case):
                 self.assertIn(f"{event['by']}: {event['choice']}{reason}\n", result.err)
 
     def lines(self, result, policy):
-        """The decisions of a run that did not begin."""
+        """Returns the decisions of a run that did not begin, from its log."""
         return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{policy}: (.*?)(?:: .*)?$", result.err)
 
     def reasons(self, run):
@@ -58,7 +58,7 @@ class Policies(Case):
         return self.json(run, "plan.json")["peak_bytes"]
 
     def forget_the_end(self, run):
-        """As if it had been killed after its first step."""
+        """Makes the run look as if it had been killed after its first step."""
         for step in self.steps(run)[1:]:
             shutil.rmtree(self.checkpoint(run, step))
         for name in ("last", "best"):
@@ -112,7 +112,7 @@ class Robust(Policies):
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_share_of_the_host_is_not_left_by_any_policy(self):
-        """The limit is the user's; the policy that asks to leave belongs to the tests."""
+        """The user set the limit. A policy of the tests asks to leave the device."""
         policy = ["--plugin-path", PLUGINS / "policy.so"]
         words = [*CNN, "policy=to_host", "training.batch_size=1024", "min_batch_size=256"]
         result = self.brim(*policy, "train", *words, *devices_of(5), "run.dir=run", status=NO_FIT)
@@ -129,7 +129,7 @@ class Robust(Policies):
         self.assertRegex(self.reasons("run")[0], r"^16\.0 MiB of 16\.0 MiB are free, the most of 2 devices$")
 
     def test_it_moves_off_a_device_that_is_too_full(self):
-        """The first device has the most free memory, but still too little; the second is no better."""
+        """The first device has the most free memory, but too little. The second has even less."""
         two = devices_of(16)
         for device in (0, 1):
             self.hold_still(f"hold{device}", *CNN, *two, f"device=cpu:{device}",
@@ -148,7 +148,7 @@ class Robust(Policies):
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
                             status=NO_FIT)
         self.assert_error(result, "no device of backend 'cpu' has 17.0 MiB free (min_gpu_memory_mb)")
-        # it does not move to a device that has less memory than that
+        # the run does not move to a device that has less than that
         result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=16",
                             "min_batch_size=1024", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0"])
@@ -166,7 +166,7 @@ class Robust(Policies):
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
     def test_it_moves_to_a_device_with_room_and_continues_there(self):
-        """Another policy, which ignores the memory of other processes, chose the first device."""
+        """Another policy chose the first device, because it ignores the memory of other processes."""
         two = devices_of(16)
         self.hold_still("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",
@@ -204,7 +204,7 @@ class Auto(Policies):
                 self.assert_decided(result, run, "auto_plan", [f"micro-batch {batch} x {1024 // batch}"])
                 self.assertEqual(self.batch_of(run), batch)
                 self.assertLessEqual(self.peak_of(run), limit << 20)
-                if batch < 1024:  # and the next one does not fit
+                if batch < 1024:  # the next larger micro-batch does not fit
                     self.train("more", *CNN, f"training.batch_size={2 * batch}", "backend=cpu",
                                f"memory.limit_mb={limit}", f"training.gradient_accumulation_steps={512 // batch}",
                                status=NO_FIT)
@@ -292,7 +292,8 @@ class Order(Policies):
         words = [*CNN, "training.batch_size=1024", *devices_of(5)]
         result = self.train("run", *words, "policy=[fixed,robust]", status=NO_FIT)
         self.assertEqual(self.lines(result, "fixed"), ["micro-batch 1024 x 1", "gives up"])
-        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])  # the device, a decision that fixed leaves to robust
+        # Policy fixed leaves the choice of the device to robust.
+        self.assertEqual(self.lines(result, "robust"), ["cpu:0"])
         self.assert_error(result, "but the device has 5.0 MiB free", "would fit")
         self.train("other", *words, "policy=[robust,fixed]")
 
@@ -351,7 +352,8 @@ class View(Policies):
             self.assertTrue(found, reason)
             times.append([float(text) for text in found.groups()])
             self.assertGreater(times[-1][0], 0)
-        self.assertTrue(any(3 * step < whole for step, whole in times), times)  # others may have delayed some steps
+        # Other processes may have delayed some steps.
+        self.assertTrue(any(3 * step < whole for step, whole in times), times)
 
 
 class Swarm(Policies):
@@ -437,7 +439,7 @@ class Capped(Policies):
                                 status=USAGE)
             self.assert_error(result, "the shares of cpu:0 add up to 110 % of it: 70.4 MiB of 64.0 MiB",
                               "32.0 MiB alice + 38.4 MiB bob")
-        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # exactly all of it
+        table = "policy.capped.shares={cpu:0: {alice: 0.5, bob: 0.5}}"  # the shares add up to the whole device
         self.train("run", *CNN, *devices_of(64), "policy=capped", table, "policy.capped.client=bob")
 
     def test_bytes_count_with_fractions(self):
@@ -472,8 +474,8 @@ class Capped(Policies):
         self.assertEqual(self.batch_of("auto"), 256)
 
     def test_a_client_that_does_not_fit_moves_to_no_other_device(self):
-        """Neither to the other client's device nor to the host's processors, whatever the other policies in the list
-        would do."""
+        """It moves neither to the other client's device nor to the host's processors, even if other policies in the
+        list would do so."""
         for client, device in (("alice", 0), ("bob", 1)):
             words = [*CNN, "training.batch_size=1024", *devices_of(64), f"policy.capped.client={client}",
                      f"policy.capped.shares={{cpu:{device}: {{{client}: 2MiB}}}}"]

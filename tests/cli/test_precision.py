@@ -23,8 +23,8 @@ class Memory(Case):
         return self.brim("plan", "--json", *words).json
 
     def test_activations_take_half(self):
-        """Except for values without a 16-bit form: indices of maxima, copies of weights, and the images, which are cast
-        from the input."""
+        """Activations take half, except for values without a 16-bit form: indices of maxima, copies of weights, and the
+        images, which are cast from the input."""
         samples = 256
         words = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", f"training.batch_size={samples}",
                  "backend=cpu", "memory.timing=false"]
@@ -67,7 +67,7 @@ class Memory(Case):
 
 class Bfloat16(Case):
     def test_neither_micro_batches_nor_threads_change_a_bit_of_a_text(self):
-        """Contexts of 37 tokens, so that samples, and pieces of the loss, end within the steps of the processor's
+        """A context has 37 tokens, so that samples and pieces of the loss end within a block of the processor's
         products."""
         draw = random.Random(1)
         folder = self.folder / "tokens"
@@ -114,9 +114,9 @@ class LossScale(Case):
         last = [r for r in self.records("run") if r["split"] == "train"][-1]
         self.assertEqual((last["loss_scale"], last["skipped_steps"]), (HUGE >> skipped, skipped))
         lines = [line for line in result.err.splitlines() if " was skipped: " in line]
-        self.assertTrue(1 <= len(lines) <= 4, lines) # one for a number of steps, not one for each
+        self.assertTrue(1 <= len(lines) <= 4, lines) # one line covers several steps
         self.assertIn(f"{skipped} steps were skipped because values left the range of fp16", result.out)
-        self.assertLess(summary["train_loss"], 1.9) # it learns: guessing among 7 classes gives 1.95
+        self.assertLess(summary["train_loss"], 1.9) # the model learns: guessing among 7 classes gives 1.95
         # Skipped steps left parameters, averages and the optimizer's state unchanged.
         missed = {e["step"] for e in events}
         for step in range(2, 41):
@@ -150,7 +150,7 @@ class LossScale(Case):
         self.train("whole", *words)
         missed = [e["step"] for e in self.records("whole", "events.jsonl") if e["event"] == "skipped_step"]
         self.assertTrue({5, 6, 7} < set(missed), missed)
-        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # overflowed again
+        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # later steps overflowed again
         for step in (3, 6, max(missed) // 3 * 3):
             shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
             self.cut_back("part", step)

@@ -143,7 +143,8 @@ class Strict(PrecisionCase):
         self.assert_error(self.cuda("eval", "fast", "precision=fp32", status=USAGE), "backend.strict=true refuses")
 
     def test_generating(self):
-        """The run's key holds for the plan that generates too: cached keys have no kernel on tensor cores."""
+        """The run's choice applies to the plan for generation too; attention over cached keys has no kernel on tensor
+        cores."""
         self.cuda("train", *TEXT, "backend=cuda", "backend.strict=true", "run.dir=run")
         words = ["generate", "run", "--tokens", "3", "--prompt", "to be"]
         line = ("1 x 'attention_qkv' with the backend's own, slower kernel: "

@@ -60,7 +60,7 @@ class Clients(Case):
 
 
 class Lists(Case):
-    """The group `policy`, from which several options are chosen, and options from the user's own folder."""
+    """The group `policy` may have several options; and a user's folder may have options of its own."""
 
     TABLE = "shares: {'cpu:0': {alice: 0.5, server: 100MB}}\nclient: alice\n"
 
@@ -117,12 +117,13 @@ class Options(Case):
     def test_every_file_of_a_group_can_be_chosen(self):
         for path in sorted(CONFIGS.glob("*/*.yaml")):
             group, option = path.parent.name, path.stem
-            if group in ("weights", "family", "scenario"):  # name maps, networks of config.json, simulated worlds
+            # These groups are name maps, networks of config.json and simulated worlds.
+            if group in ("weights", "family", "scenario"):
                 continue
             mandatory = [f"{group}.path=data"] if "???" in path.read_text() else []
             if option in ("hf", "hf_lora"):
                 mandatory = [f"model.weights={NETWORK}"]
-            if group == "server_optimizer":  # has an effect in federations only
+            if group == "server_optimizer":  # this group has an effect only in federations
                 mandatory = ["total_clients=20", "method=random"]
             with self.subTest(f"{group}={option}"):
                 self.brim("config", f"{group}={option}", *mandatory)

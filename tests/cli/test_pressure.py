@@ -23,7 +23,7 @@ LINE = r"(Warning|Critical) at round \d+: RAM at \d+\.\d%"
 
 class Pressure(Case):
     def reported(self, run):
-        """Events about memory, and the decisions."""
+        """Returns the events about memory, and the decisions."""
         return [(e["event"], e.get("detail") or e.get("choice")) for e in self.records(run, "events.jsonl")
                 if e["event"] in ("memory_warning", "memory_critical", "decision")]
 
@@ -103,7 +103,8 @@ class Thresholds(Pressure):
 
 
 class Neighbours(Pressure):
-    """Another run on the same share of the host, whose limit is slightly more than both need together."""
+    """Another run works on the same share of the host. The limit of the share is slightly more than both need
+    together."""
 
     STEPS = 250
     WORDS = [*CNN, f"training.steps={STEPS}"]
@@ -126,7 +127,7 @@ class Neighbours(Pressure):
         return process
 
     def neighbour(self):
-        """Another run, stopped: the tests need only its memory."""
+        """Starts another run and stops it, because the tests need only its memory."""
         process = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
         self.suspend(process.pid)
         return process
@@ -159,7 +160,7 @@ class Flat(unittest.TestCase):
 
 @contextlib.contextmanager
 def control_group(test, limit):
-    """A group of the memory controller (v1 or v2) with a limit; skips the test if none can be created."""
+    """Makes a group of the memory controller (v1 or v2) with a limit; skips the test if that is impossible."""
     name = f"brim-test-{os.getpid()}"
     for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         group = pathlib.Path(root, name)
@@ -183,7 +184,7 @@ def control_group(test, limit):
 
 
 def most_used(group):
-    """Bytes; 0 if this kernel does not report it."""
+    """Returns the most bytes that the group has used; 0 if this kernel does not report it."""
     for file in ("memory.max_usage_in_bytes", "memory.peak"):
         if (group / file).exists():
             return int((group / file).read_text())
@@ -229,7 +230,7 @@ class ControlGroup(Pressure):
                                   r"([\d.]+) MiB\n  the process will take about [\d.]+ MiB of host memory: ",
                                   result.err).groups()
         self.assertLess(float(leaves), float(needs))
-        self.assertLess(float(leaves), limit / MIB + 32)  # shared library pages are charged to others
+        self.assertLess(float(leaves), limit / MIB + 32)  # pages of shared libraries count for other groups
         # Suggestions count the whole process, not only its arena.
         for suggested, size in re.findall(r"(would fit, with|, needs) ([\d.]+) MiB", result.err):
             (self.assertLessEqual if suggested.startswith("would") else self.assertGreater)(float(size), float(leaves))

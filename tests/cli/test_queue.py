@@ -29,7 +29,7 @@ class Queue(Case):
         return super().hold(run, *JOB, *words, env=env)
 
     def queue_up(self, run, place, *words):
-        """Starts a job that waits at the given place in the queue."""
+        """Starts a job, and waits until it has the given place in the queue."""
         process = self.job(run, *words)
         self.until(lambda: len(self.look(*words)[1]) >= place, process)
         return process
@@ -41,7 +41,7 @@ class Queue(Case):
                 self.eight(f"turn{turn}", two)
 
     def eight(self, prefix, two):
-        """Four jobs that keep their places until they are ended, then four that wait; one of each is killed."""
+        """Starts four jobs that keep their places until they are ended, then four that wait, and kills one of each."""
         jobs = [self.hold(f"{prefix}-{i}", *two, *WAIT) for i in range(4)]
         jobs += [self.queue_up(f"{prefix}-{i}", i - 3, *two, *WAIT, "training.epochs=3") for i in range(4, 8)]
         waiting = [ticket["pid"] for ticket in self.look(*two)[1] if ticket["claimed"] is None]
@@ -82,7 +82,7 @@ class Queue(Case):
         self.assertEqual(queue[0]["need_bytes"], self.json("one", "plan.json")["peak_bytes"])
         self.assertRegex(self.brim("devices", "backend=cpu", *words_of_devices(two)).out,
                          rf"(?m)^ +1 +cpu +any +waits .* {process.pid} ")
-        seen = time.time()  # it has been waiting at least since then
+        seen = time.time()  # the job has been waiting at least since then
         time.sleep(0.3)
         holder.kill()
         result = self.finish(process, 0)
@@ -113,7 +113,7 @@ class Queue(Case):
         self.train("three", *JOB, *two, *WAIT, "device=cpu:1")
 
     def test_a_job_for_devices_that_are_split_otherwise_is_not_held_up(self):
-        """They have the same names, but are different devices."""
+        """The devices have the same names, but are different devices."""
         self.hold("one", *devices_of(1, 1))
         self.queue_up("two", 1, *devices_of(1, 1), *WAIT)
         self.train("three", *JOB, *devices_of(2, 1))

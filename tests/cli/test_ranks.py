@@ -84,7 +84,7 @@ class FirstGradient(Ranks):
         return found
 
     def differences(self, *overrides):
-        """For 2 and 4 ranks: {tensor: (norm of the difference, norm)}, compared with one rank."""
+        """Returns, for 2 and 4 ranks compared with one rank, {tensor: (norm of the difference, norm)}."""
         options = [*overrides, "backend=cpu", "backend.threads=1", "optimizer=sgd", "optimizer.momentum=0.9",
                    "training.steps=1", "training.eval_every_steps=0"]
         self.train("one", *options)
@@ -113,7 +113,7 @@ class Resumed(Ranks):
         options = [*DROPOUT, "backend=cpu", "backend.threads=1", "training.steps=12", "training.eval_every_steps=6",
                    "training.checkpoint_every_steps=3", "training.keep_checkpoints=9"]
         self.ranks(2, "whole", *options)
-        # as a kill after step 6 leaves it
+        # a kill after step 6 leaves such a folder
         shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
         for step in (9, 12):
             shutil.rmtree(self.checkpoint("part", step))
@@ -134,7 +134,7 @@ class Together(Ranks):
         self.assertFalse((self.folder / "run").exists())
 
     def test_configurations_that_differ(self):
-        """Each rank has another seed."""
+        """Each rank gets another seed."""
         script = self.folder / "differ.sh"
         script.write_text('#!/bin/sh\nexec "$BRIM_BINARY" "$@" seed=$OMPI_COMM_WORLD_RANK\n')
         script.chmod(0o755)

@@ -78,7 +78,7 @@ class Numbers(Cuda):
 
 
 class Devices(Cuda):
-    """Runs that continue with other devices than they began with. dist.ranks=auto starts a rank for each GPU."""
+    """Runs continue with other devices than they began with. dist.ranks=auto starts a rank for each GPU."""
 
     WORDS = [word for word in RUN if not word.startswith(("wait_for_gpu", "training.eval_every_steps"))]
 
@@ -87,7 +87,7 @@ class Devices(Cuda):
                          env={"EMULATED_DEVICES": str(devices), **(env or {})})
 
     def begin(self, devices, run, *words):
-        """A run that fails in step 6, after a checkpoint of step 5."""
+        """Starts a run that fails in step 6, after a checkpoint of step 5."""
         result = self.alone(devices, f"run.dir={run}", *self.WORDS, *words, status=None,
                             env={"BRIM_FAULT": "step:6:begin:1+"})
         self.assertEqual(self.steps(run), [4, 5], result)
@@ -154,7 +154,7 @@ class Memory(Cuda):
 
 class Failures(Cuda):
     def test_a_rank_whose_last_micro_batch_fails_makes_all_do_the_step_again(self):
-        """Its sums are invalid, so no device applies the update."""
+        """The sums of that rank are invalid, so no device applies the update."""
         for shard in ("none", "gradients"):
             self.job(2, shard, f"dist.shard={shard}")
             for fault in ("rank:1:step:3:lib:program:2", "rank:0:step:6:begin", "step:7:begin"):
@@ -164,7 +164,7 @@ class Failures(Cuda):
                 self.assertGreater(self.summary(run)["retries"], 0, fault)
 
     def check_end(self, failure, *texts, seconds=2 * HANG_SECONDS):
-        """Without a limit in seconds, the job must end at once."""
+        """Checks how a job ends. Without a limit in seconds, it must end at once."""
         err = self.job(2, failure.replace(":", "_"), f"dist.timeout_seconds={seconds}", status=5,
                        env={"EMULATED_NCCL": failure})
         for text in texts:

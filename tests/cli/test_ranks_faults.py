@@ -21,7 +21,7 @@ WHERE = ["rank:0:", "rank:1:", "rank:2:", ""]
 
 
 def cases():
-    """Every point on every rank at every step, the most different cases first."""
+    """Lists every point on every rank at every step, in an order in which the first cases differ most."""
     everything = [(rank, step, point) for point, step, rank in itertools.product(POINTS, (1, 2, 7), WHERE)]
     return [everything[(i * 29) % len(everything)] for i in range(len(everything))]
 

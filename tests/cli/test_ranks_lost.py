@@ -15,13 +15,13 @@ from jobs import ranks_among  # pylint: disable=wrong-import-order
 from support import BINARY, FAILED, FAULT_SHIM, HANG_SECONDS, SANITIZED, SMALL, main
 
 SECONDS = 8  # dist.timeout_seconds
-AT_ONCE = f"dist.timeout_seconds={2 * HANG_SECONDS}"  # a job that ended only then would be one that hangs
+AT_ONCE = f"dist.timeout_seconds={2 * HANG_SECONDS}"  # longer than a test waits, so the job must end before
 RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
        "training.num_workers=0", "dist.check_every_steps=10", f"dist.timeout_seconds={SECONDS}"]
 
 
 def processes(folder):
-    """The ranks of brim in this folder: {rank: process}."""
+    """Returns the ranks of brim in this folder: {rank: process}."""
     here = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -93,7 +93,7 @@ class Lost(Jobs):
 
 
 class Beginning(Ranks):
-    """Until MPI has started, ranks cannot report missing ranks to each other."""
+    """Until MPI has started, ranks cannot tell each other which ranks are missing."""
 
     def test_a_rank_that_stops_before_mpi_has_started(self):
         for rank in (0, 2):
@@ -119,7 +119,7 @@ class Beginning(Ranks):
 
 
 class Drift(Jobs):
-    """A bit flips in a rank's memory, in the weights, which do not change at a learning rate of 0."""
+    """The test flips a bit in a rank's weights. The learning rate is 0, so the weights do not change otherwise."""
 
     def flip(self, process, pattern):
         """Flips a bit at every occurrence of the pattern in the process's memory. The process must be stopped, so that
@@ -129,7 +129,8 @@ class Drift(Jobs):
             for line in maps:
                 area, rights = line.split()[:2]
                 first, last = (int(word, 16) for word in area.split("-"))
-                if not rights.startswith("rw") or "[v" in line or last - first > 1 << 30:  # a sanitizer's shadow memory
+                # Skips a sanitizer's shadow memory.
+                if not rights.startswith("rw") or "[v" in line or last - first > 1 << 30:
                     continue
                 try:
                     memory.seek(first)

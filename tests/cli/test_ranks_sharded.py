@@ -70,7 +70,7 @@ class Checkpoints(Ranks):
         self.assertEqual(process.returncode, 0, out + err)
 
     def take_back(self, run, *steps):
-        """The run as it was before these steps."""
+        """Takes the run back to its state before these steps."""
         (self.folder / run / "summary.json").unlink()
         for step in steps:
             shutil.rmtree(self.folder / run / "checkpoints" / f"step-{step:08}")
@@ -97,7 +97,7 @@ class Checkpoints(Ranks):
 
 
 class Faults(Ranks):
-    """A rank that has no memory for a while: all ranks start the step again, and get the same bits."""
+    """If a rank has no memory for a while, all ranks start the step again, and get the same bits."""
 
     RUN = [*SMALL_CNN, "training.batch_size=48", "training.steps=6", "training.checkpoint_every_steps=3",
            "observe.log_every_steps=1", "dist.bucket_mb=0", "backend=cpu"]

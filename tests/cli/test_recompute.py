@@ -22,7 +22,7 @@ STEPS = 6 if SANITIZED else 20
 
 
 class Recompute(Case):
-    plans = {}  # by overrides: several tests ask for the same plan
+    plans = {}  # cached by overrides, because several tests need the same plan
 
     def plan(self, *words):
         if words not in self.plans:
@@ -30,7 +30,7 @@ class Recompute(Case):
         return self.plans[words]
 
     def least(self, words):
-        """The plan with the least memory of all that auto makes: no plan fits into the budget of 1 MiB."""
+        """Returns the plan of auto with the least memory, because no plan fits into the budget of 1 MiB."""
         return self.plan(*words, "memory.recompute=auto", "memory.recompute_budget_mb=1")
 
     def test_every_kind_trains_to_the_same_bits(self):
@@ -103,7 +103,7 @@ class Recompute(Case):
         self.assertEqual(self.summary("auto")["planned_peak_bytes"], reported["peak_bytes"])
 
     def test_a_fused_norm_is_made_again_without_its_sum(self):
-        """Fusing to save time costs no memory: for a norm fused with the sum before it, less than 1 % more."""
+        """Fusing to save time costs hardly any memory: a norm fused with the sum before it needs less than 1 % more."""
         apart = [*DEEP_VIT, "graph.fuse=[bias_activation,norm_activation,dropout_add]"]
         none = self.plan(*DEEP_VIT)
         third = [f"memory.recompute_budget_mb={none['peak_bytes'] // 3 >> 20}", "memory.recompute=auto"]
@@ -176,7 +176,7 @@ class Recompute(Case):
         self.assertNotIn("recompute", self.train("none", *words).out)
 
     def picture(self, *words):
-        """The picture that brim plan draws: the titles of its rectangles by class, and all texts."""
+        """Returns the titles of the rectangles, by class, and all texts of the picture that brim plan draws."""
         self.brim("plan", *COMMON, *words, "-o", "plan.svg", "--force")
         tag = "{http://www.w3.org/2000/svg}"
         root = xml.etree.ElementTree.parse(self.folder / "plan.svg").getroot()

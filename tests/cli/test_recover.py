@@ -15,7 +15,7 @@ STEPS = 8
 
 
 def first(count, step):
-    """The first `count` attempts at a step fail."""
+    """Returns a fault that makes the first `count` attempts at a step fail."""
     return ",".join(f"step:{step}:begin:{n}" for n in range(1, count + 1))
 
 
@@ -116,7 +116,8 @@ class Ladder(Recovery):
         host = ["backend.devices=2", "backend.memory_mb=64"]
         overrides = [*SMALL_CNN, *BUSY, *host, "policy=robust", "max_retries=1", "memory.recompute=none"]
         self.train("whole", *SMALL_CNN, *BUSY)
-        # a cleanup, half the micro-batch, and then the other device, where it starts with the whole micro-batch again
+        # The run cleans up, halves the micro-batch, and then moves to the other device, where it uses the whole
+        # micro-batch again.
         result = self.run_with("run", first(3, step=2), *overrides)
         self.assertIn("policy.robust: cpu:1", result.err)
         self.assert_same_end("run", 3)
@@ -157,7 +158,7 @@ class Ladder(Recovery):
                 self.run_with(run, f"step:{step}:alloc:{call}", *overrides)
                 self.assert_same_end(run)
                 retries += self.summary(run)["retries"]
-        self.assertGreaterEqual(retries, 3)  # small failures are survived without
+        self.assertGreaterEqual(retries, 3)  # the run may survive small failures without a retry
 
 
 class OtherErrors(Recovery):

@@ -21,7 +21,7 @@ VOID = {"meta", "br", "link", "img", "input"}  # HTML elements without an end ta
 HOSTILE = "<script>alert(\"x\")</script>&amp; <b onclick='y'>"
 
 
-# The times of a traced step, as operations.json has them.
+# The times of a traced step in the form of operations.json.
 TRACED = {"brim_operations": 1, "steps": [3, 4], "backend": "cpu", "device": "one", "measured_by": "clock reads",
           "trace": "trace-3-4.json.gz", "step_seconds": 0.01, "covered": 0.98,
           "operations": [{"op": "linear", "name": "fc1", "phase": "forward", "shape": "", "runs": 2, "seconds": 0.006,
@@ -64,7 +64,7 @@ def text_of(element):
 
 class Reports(Case):
     def report(self, *runs, name="out.html"):
-        """The page, which must also be valid XML."""
+        """Returns the page, which must also be valid XML."""
         self.brim("report", *runs, "-o", name, "--force")
         return self.page(name)
 
@@ -85,7 +85,7 @@ class Reports(Case):
         return next((s for s in page.iter("section") if text_of(s.find("h2")) == heading), None)
 
     def table(self, element):
-        """The rows of the first table, as dictionaries."""
+        """Returns the rows of the first table, as dictionaries."""
         head, *rows = [[text_of(cell) for cell in row] for row in element.find(".//table").iter("tr")]
         return [dict(zip(head, row)) for row in rows]
 
@@ -250,7 +250,7 @@ class OfARun(Reports):
 
 
 class WhileItGoesOn(Reports):
-    """The page that a run rewrites."""
+    """A run rewrites its page while it trains."""
 
     FAST = [*SMALL, "observe.report_seconds=0.1", "observe.log_every_steps=1"]
 
@@ -266,7 +266,7 @@ class WhileItGoesOn(Reports):
         return found and float(found[1])
 
     def begin(self, *words):
-        """A run that trains until it is ended, and has written a page."""
+        """Starts a run that trains until it is ended, and waits until it has written a page."""
         process = self.hold("run", *self.FAST, *words)
         self.until(self.written, process)
         return process
@@ -354,7 +354,7 @@ class WhileItGoesOn(Reports):
 
 
 class OfARunWithAHistory(Reports):
-    """A run that waited for its device, ran out of memory once, and was resumed twice."""
+    """The run waited for its device, ran out of memory once, and was resumed twice."""
 
     ONE = [*SMALL, "backend=cpu", "backend.devices=1", "backend.memory_mb=2", "wait_for_gpu=true",
            "gpu_check_interval_seconds=0.05"]
@@ -442,7 +442,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertIsNotNone(self.section(page, "Results"))
 
     def test_damaged_lines_never_break_a_page(self):
-        """Bytes of the run's files are changed, deleted and duplicated, from a fixed seed."""
+        """The test changes, deletes and duplicates bytes of the run's files, with a fixed seed."""
         chance = random.Random(7)
         (self.folder / "run/operations.json").write_text(json.dumps(TRACED))
         for name in ("metrics.jsonl", "events.jsonl", "summary.json", "plan.json", "buffers.json", "environment.jsonl",
@@ -568,13 +568,13 @@ class OfAFederation(Reports):
         self.brim("federate", f"run.dir={run}", *FEDERATION, *words)
 
     def partition(self, run):
-        """Samples by client, and by client and class."""
+        """Makes a partition: samples by client, and by client and class."""
         rows = [tuple(map(int, line.split(","))) for line in self.read(run, "partition.csv").splitlines()[1:]]
         return collections.Counter(client for client, _, _ in rows), collections.Counter(
             (client, number) for client, _, number in rows)
 
     def write_rounds(self, run, rounds):
-        """participants.jsonl: the clients that trained in each round, and those whose update did not arrive."""
+        """Writes participants.jsonl: the clients that trained in each round, and those whose update did not arrive."""
         with open(self.folder / run / "participants.jsonl", "w", encoding="utf-8") as file:
             for number, clients, lost in rounds:
                 line = {"round": number, "client": list(clients), "samples": [40] * len(clients),
@@ -582,7 +582,7 @@ class OfAFederation(Reports):
                 file.write(json.dumps(line) + "\n")
 
     def squares(self, page):
-        """The coloured squares of the picture as (column, row), and the numbers of columns and rows."""
+        """Returns the coloured squares of the picture as (column, row), and the numbers of columns and rows."""
         picture = self.section(page, "Clients").find(".//svg[@class='map']")
         paths = {path.get("class"): path.get("d") for path in picture.iter("path")}
         columns, rows = map(int, re.match(r"M0 0h(\d+)v(\d+)", paths.pop("ground")).groups())
@@ -675,8 +675,8 @@ class OfAFederation(Reports):
         (self.folder / "run/participants.jsonl").unlink()
         self.assertNotIn("trained at least once", text_of(self.section(self.report("run"), "Clients")))
         self.write_rounds("run", [(1, [0, 1, 2, 3, 4], []), (2, [4, 5, 6, 7, 8], [8]),
-                                  (2, [4, 5, 6, 7, 8], [8]),  # repeated after a resume
-                                  (3, [4, 0, 9, 1, 77], [])])  # an unknown client
+                                  (2, [4, 5, 6, 7, 8], [8]),  # this round was repeated after a resume
+                                  (3, [4, 0, 9, 1, 77], [])])  # 77 is an unknown client
         page = self.report("run")
         section = self.section(page, "Clients")
         classes = collections.defaultdict(set)

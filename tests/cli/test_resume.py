@@ -17,7 +17,7 @@ BUSY = ["dataset.train_count=248", "dataset.validation_fraction=0.166", "trainin
         "training.gradient_accumulation_steps=5", "training.eval_every_steps=4", "training.checkpoint_every_steps=3",
         "training.keep_checkpoints=2", "observe.log_every_steps=5", "training.eval_batch_size=16"]
 STEPS = 30
-KILLS = int(os.environ.get("KILLS", "10"))  # at random moments, for each number of loader threads
+KILLS = int(os.environ.get("KILLS", "10"))  # kills at random moments, for each number of loader threads
 
 
 class Killed(Case):
@@ -30,7 +30,7 @@ class Killed(Case):
 
     def assert_same_end(self, run, steps, context=""):
         self.assertEqual(self.summary(run)["status"], "finished")
-        # a kill between the last checkpoint and the deletion of older ones leaves one more of those
+        # A kill between the last checkpoint and the deletion of an older one leaves the older one too.
         self.assertLessEqual(set(self.steps("whole")), set(self.steps(run)), context)
         self.assert_same_checkpoint("whole", run, steps, context=context)
         self.assert_same_records("whole", run)
@@ -44,14 +44,14 @@ class Killed(Case):
         self.assertEqual(left, [], "left-overs of killed attempts")
 
     def kill_after(self, seconds, *argv):
-        """True if the kill came before the end."""
+        """Returns True if the kill came before the run's end."""
         process = self.start(*argv)
         time.sleep(seconds)
         process.kill()
         return killed(self.finish(process))
 
     def resume_to_the_end(self, run, *first):
-        """The run may have been killed before it wrote its configuration: then it is started again."""
+        """Resumes the run. If it was killed before it wrote its configuration, starts it again."""
         if (self.folder / run / "config.yaml").exists():
             self.brim("train", "--resume", run)
         else:
@@ -63,7 +63,7 @@ class Killed(Case):
         moments = random.Random(seed)
         kills = 0
         for attempt in range(6 * KILLS):
-            # one run, killed again and again; a new one when it has finished
+            # The test kills a run several times, and takes a new one when it has finished.
             run = f"run{kills // 4}-{attempt}"
             argv = ["train", f"run.dir={run}", *overrides]
             for _ in range(4):
@@ -122,7 +122,7 @@ class Killed(Case):
         self.train("counted", *overrides, env={**shim, "BRIM_FILES_REPORT": str(report)})
         changes = int(report.read_text())
         self.assertGreater(changes, 60)
-        # Every third of them; another seed below starts at another third.
+        # Kills at every third change; another seed below begins with another one.
         for at in range(1 + random.Random(5).randrange(3), changes + 1, 3):
             run = f"run{at}"
             result = self.train(run, *overrides, status=None, env={**shim, "BRIM_FILES_KILL_AT": str(at)})
@@ -152,7 +152,7 @@ class Signalled(Case):
             result = self.stop("run", number, steps, 40)
             if result.status != DONE:
                 break
-            shutil.rmtree(self.folder / "run")  # it had finished before this process was scheduled
+            shutil.rmtree(self.folder / "run")  # the run had finished before this process ran again
         self.train("whole", *self.OVERRIDES, f"training.steps={steps}")
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
@@ -288,7 +288,7 @@ class Edited(Case):
         self.go_back("run")
 
     def go_back(self, run):
-        """As if the run had been stopped after step 4."""
+        """Makes the run look as if it had been stopped after step 4."""
         (self.folder / run / "summary.json").unlink()
         shutil.rmtree(self.checkpoint(run, 8))
 
@@ -302,7 +302,7 @@ class Edited(Case):
         return text
 
     def test_a_run_of_an_older_build_has_old_names(self):
-        """Memory limits used to be keys of policy=periodic, and may be edited within the rules of that time."""
+        """Memory limits used to be keys of policy=periodic. A user may edit them by the rules of that time."""
         self.train("old", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "policy=periodic")
         self.go_back("old")
         path = self.folder / "old" / "config.yaml"
@@ -344,7 +344,7 @@ class Edited(Case):
     def test_a_deleted_line_is_reported(self):
         self.edit(("  lr: 1e-3\n", "  lr: 0.002\n"))
         self.edit(("  lr: 0.002\n", ""))
-        self.brim("train", "--resume", "run")  # the default is the old one
+        self.brim("train", "--resume", "run")  # the default is the old directory
 
         self.go_back("run")
         self.edit(("  steps: 8\n", ""))
@@ -376,7 +376,7 @@ class Edited(Case):
 
 
 class Elsewhere(Case):
-    """A run is resumed, evaluated and repeated from another working directory than the one it began in."""
+    """The tests resume, evaluate and repeat a run from another working directory than the one it began in."""
 
     def test_a_relative_path_of_data_is_still_found(self):
         write_idx_dataset(self.folder / "data")

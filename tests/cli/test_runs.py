@@ -54,7 +54,7 @@ class Folder(Case):
         return run
 
     def names(self, *argv, status=DONE):
-        """The names of the runs that a list has, in its order."""
+        """Returns the names of the runs in a list, in its order."""
         out = self.brim("runs", "--csv", "--columns", "name", *argv, status=status).out.splitlines()
         return [pathlib.Path(line).name for line in out[1:]]
 
@@ -384,7 +384,7 @@ class Cache(Folder):
 
 class Trash(Folder):
     def state(self, path):
-        """Everything about a folder that a copy must keep."""
+        """Returns everything about a folder that a copy must keep."""
         root = self.folder / path
         return {str(p.relative_to(root)): (os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else 0,
                                            p.lstat().st_mtime_ns, p.lstat().st_mode)
@@ -477,7 +477,7 @@ class Trash(Folder):
         self.assertEqual(self.names(), [])
 
     def on_terminal(self, answer, *argv):
-        """The output of brim on a terminal, on which the user types an answer."""
+        """Returns the output of brim on a terminal, on which the user types an answer."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
@@ -487,7 +487,7 @@ class Trash(Folder):
         try:
             while part := os.read(terminal, 4096):
                 out += part
-        except OSError:  # the end of the terminal's other side
+        except OSError:  # brim has closed the terminal's other side
             pass
         os.waitpid(pid, 0)
         os.close(terminal)
@@ -550,7 +550,7 @@ class Trash(Folder):
         self.assertEqual((outside / "file").read_text(), "data", "links are not followed")
 
     def train(self, run):
-        """A run with checkpoints of steps 2, 4, 6 and 8, of which `last` is 8 and `best` 4."""
+        """Makes a run with checkpoints of steps 2, 4, 6 and 8, of which 8 is `last` and 4 is `best`."""
         self.brim("train", *SMALL, "training.steps=8", "training.checkpoint_every_steps=2",
                   "training.keep_checkpoints=4", f"run.dir={run}")
         best = self.folder / run / "checkpoints/best"

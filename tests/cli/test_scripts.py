@@ -34,7 +34,7 @@ class Setup(Case):
                            "sudo": "exit 1"}.items():
             (tools / name).write_text(f"#!/bin/sh\n{text}\n")
             (tools / name).chmod(0o755)
-        # the shell sets EUID itself and ignores an exported one, so it is set in a copy of the script
+        # The shell sets EUID itself and ignores an exported one, so the test sets it in a copy of the script.
         script = (SCRIPTS / "setup.sh").read_text().replace("EUID != 0", f"{user} != 0")
         copy = self.folder / "setup.sh"
         copy.write_text(script)
@@ -175,7 +175,8 @@ class ScalingModel(Case):
         return result.stdout
 
     def row(self, *argv):
-        """The cells of one row (one model, one number of GPUs, shard none), from the computing time to the last."""
+        """Returns the cells of the row for one model, one number of GPUs and shard none, from the computing time to the
+        last."""
         line = self.table("--model", "m", "1e8", "1e5", "1e6", *argv).splitlines()[2]
         return [float(cell) for cell in line.split("|")[5:11]]
 
@@ -195,7 +196,7 @@ class ScalingModel(Case):
         bucket = 2 / 2 * 25e6 / 360e9 + 15.2e-6
         self.assertEqual(computed, 5000)
         self.assertAlmostEqual(sums, 1e3 * 16 * bucket, delta=0.01)
-        self.assertAlmostEqual(exposed, 1e3 * bucket, delta=0.01)  # of the last bucket
+        self.assertAlmostEqual(exposed, 1e3 * bucket, delta=0.01)  # the last bucket's time
         self.assertAlmostEqual(votes, 2 * 11e-3, delta=0.01)
 
     def test_a_slower_network_is_never_quicker(self):

@@ -21,7 +21,7 @@ class Reference(Case):
         self.assertEqual(result.returncode, 0, result.stdout)
 
     def stand_in(self, change):
-        """A program that lists brim's plugins after `change` was applied."""
+        """Makes a program that lists brim's plugins with `change` applied."""
         program = self.folder / "brim"
         program.write_text(f"#!{sys.executable}\nimport json, subprocess, sys\n"
                            f"all = json.loads(subprocess.check_output(['{BINARY}', *sys.argv[1:]]))\n"

@@ -19,7 +19,7 @@ class SelectorFaults(Case):
                          env={"BRIM_BAD": bad} if bad else None)
 
     def check(self, bad, *parts):
-        """It fails in the third round; resumed without the fault, it ends like an undisturbed run."""
+        """Checks a run that fails in the third round. Resumed without the fault, it ends like an undisturbed run."""
         run = bad.replace(":", " ")
         result = self.federate(run, bad=bad, status=FAILED)
         self.assert_error(result, "selector 'bad'", "there is a checkpoint of step 2", "brim federate --resume", *parts)

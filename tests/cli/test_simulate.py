@@ -135,7 +135,7 @@ class Simulate(Case):
                       self.decisions(found))
         self.assertEqual(found["jobs"][0]["lost_steps"], 2 * 499)
         undisturbed = self.one("scenario=nobody_else", "policy=robust")["jobs"][0]
-        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # lost samples are counted once
+        self.assertEqual(found["jobs"][0]["samples"] * undisturbed["steps"],  # lost samples count once
                          undisturbed["samples"] * found["jobs"][0]["steps"])
 
     def test_pressure_at_a_step_that_has_a_checkpoint_writes_no_other(self):
@@ -181,9 +181,11 @@ class Simulate(Case):
         plan = self.brim("plan", *CNN, "--json").json
         job, = self.one(world, *CNN)["jobs"]
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
-        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own settings take more
+        # The scenario's own settings need more memory.
+        self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")
         held_back = self.one(world, *CNN, "memory.headroom_mb=auto")["jobs"][0]
-        self.assertEqual((held_back["samples"], held_back["end"] == "finished"), (0, False))  # as on a GPU of 40 MB
+        # The same as on a GPU of 40 MB.
+        self.assertEqual((held_back["samples"], held_back["end"] == "finished"), (0, False))
         self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
         job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp", status=USAGE)["jobs"]
         self.assertIn("which policies cannot change here", job["error"])
@@ -193,7 +195,7 @@ class Simulate(Case):
         self.assertEqual((found["jobs"][0]["end"], found["end_seconds"]), ("not done", 100))
 
     def test_neighbours_make_steps_slow_while_they_are_there(self):
-        """100 s of steps; in 40 s of the clock they take twice as long, so that 20 s more are needed."""
+        """The steps take 100 s. For 40 s they are half as fast, so the run takes 20 s more."""
         slow = "{memory: 1GB, from: 30s, lasts: 40s, slows: 2}"
         for kind, device in (("programs", 0), ("programs", 1), ("runs", 0), ("runs", 1)):
             item = slow[:-1] + f", device: {device}}}"
@@ -338,7 +340,7 @@ class Simulate(Case):
         self.assertGreater(job["waiting_seconds"], 0)
 
     def test_measures_under_memory_pressure_are_recorded(self):
-        """The threshold is always reached; recompute is fixed, as records do not contain it."""
+        """Memory use always exceeds the threshold. recompute is fixed, because records do not contain it."""
         fixed = ["memory.recompute=none", "memory.check_interval_seconds=0.002"]
         self.train("pressed", *CNN, *fixed, "training.epochs=5", "training.grain=16", "memory.critical_percent=0.01")
         decisions = self.run_decisions("pressed")

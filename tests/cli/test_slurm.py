@@ -63,14 +63,14 @@ class Slurm(Case):
         return result
 
     def calls(self):
-        """The calls of srun (its options and brim's arguments) and of scontrol since the last check."""
+        """Returns the calls of srun (its options and brim's arguments) and of scontrol since the last check."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
         return lines
 
     def step(self):
-        """The options and brim's arguments of the only step."""
+        """Returns the options and brim's arguments of the only step."""
         lines = self.calls()
         self.assertEqual(len(lines), 1, lines)
         options, words = lines[0].split(f"<{self.environment['BRIM']}>")
@@ -168,7 +168,7 @@ class Slurm(Case):
                                    env=self.environment | {"SLEEP": "yes", "BRIM_WORD": "interrupted"},
                                    start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(process.stdout.readline(), "sleeping\n")
-        os.killpg(process.pid, signal.SIGTERM)  # as scancel does: all processes of the job
+        os.killpg(process.pid, signal.SIGTERM)  # like scancel, signals all processes of the job
         _, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, INTERRUPTED, err)
         self.assertIn("job 7 was cancelled", err)

@@ -15,7 +15,7 @@ from support import BINARY, DONE, HANG_SECONDS, INTERRUPTED, NO_FIT, SMALL, USAG
 GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend that simulates GPUs; see tests/memory/gpus.c
 # takes 44.6 MiB; in micro-batches of 32, 31.5 MiB
 CNN = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "training.epochs=1"]
-# 128 samples a step; brim asks for nothing that the tests set on the command line
+# Steps have 128 samples. brim asks only for values that the command line does not set.
 WORDS = [word for word in SMALL if not word.startswith("training.batch_size")] + ["training.steps=2"]
 DEVICE, PRECISION, BATCH, START = (f"{name} (" for name in ("device", "precision", "batch size", "start"))
 
@@ -37,7 +37,7 @@ class Start(Case):
         return [question for question in (DEVICE, PRECISION, BATCH, START) if question in result.err]
 
     def command(self, result):
-        """The arguments of the command that it printed, without the program's name."""
+        """Returns the arguments of the command that brim printed, without the program's name."""
         line = result.out.splitlines()[0]  # the run's output follows
         words = shlex.split(line)
         self.assertEqual(words[0], "brim")
@@ -104,7 +104,7 @@ class Start(Case):
         result = self.answer(["", "", "32", "no"], *WORDS, "training.effective_batch_size=128")
         self.assertEqual(self.command(result)[-1], "training.batch_size=32")
         self.assertIn("micro-batch 32 x 4,", result.err)
-        result = self.answer(["", "", "16", "no"], *WORDS)  # 64 in the configuration
+        result = self.answer(["", "", "16", "no"], *WORDS)  # the configuration has 64
         self.assertEqual(self.command(result)[-2:],
                          ["training.batch_size=16", "training.gradient_accumulation_steps=4"])
         self.assertIn("micro-batch 16 x 4,", result.err)
@@ -257,8 +257,8 @@ class Start(Case):
         while not re.search(pattern, text):
             self.assertLess(time.monotonic(), deadline, text[-1000:])
             try:
-                data += os.read(other, 4096)  # which may end within a character
-            except OSError:  # the other side is closed
+                data += os.read(other, 4096)  # a read may end within a character
+            except OSError:  # brim has closed its side
                 self.fail(f"brim ended before it printed {pattern!r}: {text}")
             text = data.decode(errors="replace")
         return text

@@ -9,7 +9,7 @@ from support import BINARY, DONE, FAILED, INTERRUPTED, NO_FIT, SMALL, USAGE, Cas
 
 QUICK = [*SMALL, "training.epochs=1"]
 RARELY = ["training.eval_every_steps=100000000", "training.checkpoint_every_steps=100000000"]
-# Longer than any test.
+# A run longer than any test.
 LONG = [*SMALL, "training.steps=200000000", *RARELY]
 # Jobs with hidden layers of [8] or so take a moment; [1000,1000] takes many seconds, and [65536,65536] is over the
 # limit.
@@ -18,7 +18,7 @@ MIXED = [*SMALL[:1], *SMALL[2:], "training.epochs=400", "memory.limit_mb=200", "
 
 
 def table_of(result):
-    """The lines of the table, between the jobs' output and the last line."""
+    """Returns the lines of the table, between the jobs' output and the last line."""
     lines = result.out.splitlines()
     return lines[next(i for i, line in enumerate(lines) if line.startswith("job ")):-1]
 
@@ -119,7 +119,7 @@ class Failures(Sweep):
         self.assertEqual((jobs[1]["exit_status"], jobs[3]["exit_status"], jobs[3]["signal"]), (NO_FIT, None, "SIGKILL"))
         self.assertIn("error: job 1 failed with exit status 4: model.hidden=[65536,65536]", result.err)
         self.assertIn("error: job 3 was killed by SIGKILL (Killed): model.hidden=[1000,1000]", result.err)
-        # at once: before the job after it
+        # The error appears at once, before the output of the next job.
         self.assertLess(result.err.index("error: job 3"), result.err.index("job 4: "))
         rows = table_of(result)
         self.assertEqual(len(rows), 7)
@@ -220,7 +220,7 @@ class Interruptions(Sweep):
         self.assert_counts_once(lambda process: os.killpg(process.pid, signal.SIGINT))
 
     def test_a_signal_to_the_process_and_its_group_counts_once(self):
-        """timeout(1) signals both; counted twice, they would end the job without a checkpoint."""
+        """timeout(1) signals both. If that counted as two signals, the job would end without a checkpoint."""
         def send(process):
             process.send_signal(signal.SIGTERM)
             time.sleep(0.01)
@@ -237,7 +237,7 @@ class Interruptions(Sweep):
         self.until(lambda: self.processor_seconds(job) > 3, process, what="the first step")
         process.send_signal(signal.SIGINT)
         self.assertTrue(any("finishing the step" in line for line in process.stderr))
-        time.sleep(0.6)  # later signals are not taken for the same one
+        time.sleep(0.6)  # so that the next signal counts as a separate one
         self.assertIsNone(process.poll(), "the first one waits for the end of the step")
         process.send_signal(signal.SIGINT)
         result = self.finish(process, INTERRUPTED)

@@ -14,7 +14,7 @@ GPUS = ["backend=cpu", "backend.devices=2", "backend.memory_mb=8000"]
 
 
 class Systems(Case):
-    """Each trains two steps; the effective batch is the one of the command line."""
+    """Each command line trains two steps, with its own effective batch."""
 
     def line(self, run, *words, effective, env=None, gpus=True):
         result = self.train(run, *DATA, *(GPUS if gpus else []), *words, env=env)

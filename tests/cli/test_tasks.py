@@ -28,7 +28,7 @@ class Tasks(Case):
         return self.brim(*PLUGIN, "train", f"run.dir={run}", *TOKENS, *overrides, status=status)
 
     def figures(self, run):
-        """Records without fields that depend on a clock."""
+        """Returns the records without fields that depend on a clock."""
         return [{key: value for key, value in r.items() if key not in TIMED} for r in self.records(run)]
 
     def assert_close(self, run, other):
@@ -45,7 +45,7 @@ class Tasks(Case):
 
 
 class PyTorchNumbers(Tasks):
-    """Every figure of 20 steps of SGD, in double precision."""
+    """Every figure of 20 steps of SGD must be PyTorch's, in double precision."""
 
     def check(self, name, *overrides):
         words = [*words_of(name, "train"), "backend=reference", f"training.steps={STEPS}", "observe.log_every_steps=1",
@@ -63,7 +63,7 @@ class PyTorchNumbers(Tasks):
             self.check(name)
 
     def test_a_step_in_pieces_with_other_numbers_of_tokens_in_each(self):
-        """`mean` with class weights leaves out the same tokens as PyTorch: the mean is over the step."""
+        """The loss is the mean over the step. With class weights it leaves out the same tokens as PyTorch's `mean`."""
         for name in GOLDEN:
             self.check(name, "training.batch_size=4")
 
@@ -126,7 +126,7 @@ class SameResults(Tasks):
             self.assertEqual(self.figures(name), self.figures(f"{name}-a"))
 
     def test_in_half_precision(self):
-        """Targets are compared in fp32: in bf16 they would be up to 1 off."""
+        """brim compares targets in fp32, because in bf16 they would be wrong by up to 1."""
         self.train("values", *VALUES, "precision=bf16", "training.epochs=20", "backend=cpu")
         self.assertGreater(self.summary("values")["test_r2"], 0.2)
         self.train_tokens("tokens", "precision=bf16", "training.epochs=20", "backend=cpu")
@@ -179,7 +179,7 @@ class WhatIsTold(Tasks):
         result = self.train("run", *VALUES, "training.epochs=30", "dataset.validation_fraction=0.2")
         summary = self.summary("run")
         self.assertIn("using loss=mse", result.err)
-        self.assertNotIn("augment.flip", result.err)  # a default, without meaning for these data
+        self.assertNotIn("augment.flip", result.err)  # a default that has no effect on these data
         self.assertIn(f"MAE {summary['test_mae']:.4g}, MAPE {summary['test_mape']:.4g} %", result.out)
         self.assertGreater(summary["test_r2"], 0.2)
         self.assertNotIn("test_accuracy", summary)

@@ -27,7 +27,7 @@ def masked(data):
 
 
 def records_of(data):
-    """The contents of TFRecords; asserts that checksums are right."""
+    """Returns the contents of TFRecords; asserts that checksums are right."""
     while data:
         length, = struct.unpack_from("<Q", data)
         head, = struct.unpack_from("<I", data, 8)
@@ -49,7 +49,7 @@ def varint(data, at):
 
 
 def fields_of(data):
-    """The (number, value) pairs of a message, in order."""
+    """Returns the (number, value) pairs of a message, in order."""
     at = 0
     while at < len(data):
         key, at = varint(data, at)
@@ -76,8 +76,8 @@ class TensorBoard(Case):
         return sorted((self.folder / run).glob("events.out.tfevents.*"))
 
     def values(self, run, field=2):
-        """{tag: [(step, content of this field of a Value)]} as a reader shows it, without points that were withdrawn;
-        of scalars by default."""
+        """Returns {tag: [(step, content of this field of a Value)]} as a reader shows it, without points that were
+        withdrawn. By default the field is that of scalars."""
         out = {}
         for path in self.files(run):
             first, *events = (dict(fields_of(record)) for record in records_of(path.read_bytes()))

@@ -150,7 +150,7 @@ class Generate(Text):
 
 class Gpt2(Text):
     def test_tokens_are_made_once(self):
-        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # left by a process that was killed
+        left = self.folder / "cache/brim/tokens-0.bin.brim-part"  # a killed process left this file
         left.parent.mkdir(parents=True)
         left.write_bytes(b"")
         first = self.train("run", *GPT2, "training.steps=3")
@@ -161,7 +161,7 @@ class Gpt2(Text):
         again = self.train("again", *GPT2, "training.steps=3")
         self.assertNotIn("tokenizing", again.err)
         self.assert_same_checkpoint("run", "again", 3)
-        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # damaged: brim makes it again
+        kept[0].write_bytes(kept[0].read_bytes()[:-2])  # brim makes the damaged file again
         self.assertIn("tokenizing", self.train("third", *GPT2, "training.steps=3").err)
         self.assert_same_checkpoint("run", "third", 3)
         (self.folder / "a.txt").write_text(TEXT + "more", encoding="utf-8")
@@ -173,7 +173,7 @@ class Gpt2(Text):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_kept_tokens_are_in_memory_once(self):
-        """22 MiB of tokens, of which two splits are parts, count once."""
+        """Two splits are parts of the same 22 MiB of tokens, which count once."""
         (self.folder / "a.txt").write_text(TEXT * 8000, encoding="utf-8")
         words = [*GPT2, "dataset.stride=100000", "training.steps=1", "dataset.cache=kept"]
         self.train("first", *words)
@@ -199,7 +199,7 @@ class Gpt2(Text):
         self.train("run", *GPT2, "training.epochs=30")
         result = self.generate("run", "--prompt", "the memory of", "--tokens", "6", "--temperature", "0")
         self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
-        self.generate("run", "--tokens", "3")  # a text begins after the end of another
+        self.generate("run", "--tokens", "3")  # generation begins a text as after the end of another one
 
     def test_errors_are_reported(self):
         (self.folder / "latin1.txt").write_bytes("Größe ".encode("latin-1") * 200)
@@ -212,7 +212,7 @@ class Gpt2(Text):
 
 
 class HuggingFace(Text):
-    """Tokenizers whose ids tests/text/test_tokenizer.c pins."""
+    """The tests use tokenizers whose ids tests/text/test_tokenizer.c pins."""
 
     def words(self, name, *words):
         folder = self.folder / name
@@ -233,7 +233,7 @@ class HuggingFace(Text):
         self.train("run", *self.words("llama2", "training.steps=2"))
         result = self.generate("run", "--prompt", "x", "--tokens", "1")
         self.assertEqual(result["prompt_tokens"][0], 1)
-        self.assertGreater(len(result["prompt_tokens"]), 1) # more tokens than bytes
+        self.assertGreater(len(result["prompt_tokens"]), 1) # more tokens than the prompt's one byte
 
     def test_more_tokens_than_bytes_are_kept(self):
         (self.folder / "a.txt").write_text("\ufdfa" * 200)
@@ -298,7 +298,7 @@ class Tokens(Text):
         self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
 
     def test_files_may_be_larger_than_the_memory(self):
-        """They are mapped, so the system can reclaim their pages."""
+        """brim maps files, so the system can reclaim their pages."""
         larger = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.put("x_train_000000.bin", 300, header=False)
         for name, words in (("data/x_train_000000.bin", self.WORDS), ("a.txt", BYTES)):

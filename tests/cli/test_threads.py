@@ -22,7 +22,7 @@ class Threads(Case):
         process.send_signal(signal.SIGINT)
         self.finish(process, INTERRUPTED)
         steps = self.summary("run")["steps"]
-        for name in ("config.yaml", "sources.yaml"):  # in both files, or it would be another run
+        for name in ("config.yaml", "sources.yaml"):  # changes both files, because a difference would be refused
             config = self.folder / "run" / name
             config.write_text(config.read_text().replace("steps: 100000", f"steps: {steps + 5}"))
         self.brim("train", "--resume", "run")
@@ -34,7 +34,7 @@ class Threads(Case):
                   "clients_per_round=6", "rounds=3", "parallel_clients=3", "backend.threads=6", "memory.timing=false")
 
     def test_a_run_that_fails_ends_its_threads(self):
-        # the step whose loss is NaN, while threads decode the next samples
+        # The loss becomes NaN while threads decode the next samples.
         self.train("run", *SMALL, *THREADS, "optimizer=sgd", "optimizer.lr=1e30", "schedule=constant",
                    "training.steps=50", status=5)
 

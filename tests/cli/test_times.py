@@ -14,7 +14,7 @@ NO_TIMING = "memory.timing=false"
 
 
 class Times(Case):
-    lines = []  # of a profile with everything that can be timed, made once
+    lines = []  # lines of a profile with everything that can be timed, made once
 
     def time_all(self):
         for precision in ("fp32", "bf16", "fp16"):
@@ -88,7 +88,8 @@ class Choice(Times):
 
 
 class Doubts(Times):
-    """Times that are doubtful, for example because others used the machine: here, a hundredth of the true times."""
+    """Times may be doubtful, for example because other programs used the machine. Here they are a hundredth of the true
+    times."""
     AUTO = [*NET, *AUTO, "training.steps=24"]
 
     def setUp(self):
@@ -193,7 +194,7 @@ class Files(Times):
         plan = self.brim("plan", *NET, "training.batch_size=64", "--no-timing", "--json").json
         self.assertEqual({choice["basis"] for choice in plan["frontier"]["choices"]}, {"guessed"})
         self.assertIn("?", self.brim("plan", *NET, "training.batch_size=64", NO_TIMING).out)
-        self.train("run", *NET, "training.batch_size=64")  # a fixed micro-batch: nothing to choose
+        self.train("run", *NET, "training.batch_size=64")  # the micro-batch is fixed, so there is no choice
         kept = self.folder / "cache" / "brim"
         self.assertFalse(kept.exists() and any("conv2d" in path.read_text() for path in kept.iterdir()))
         self.assertFalse((self.folder / "run" / "profile.jsonl").exists())
@@ -204,7 +205,7 @@ class Files(Times):
         rows = {row["op"]: row for row in times["operations"]}
         whole = sum(row["seconds"] for row in times["operations"]) + times["rest_seconds"]
         self.assertAlmostEqual(whole, times["seconds"], delta=1e-9 * times["seconds"])
-        self.assertEqual(rows["max_pool2d"]["times"], 4)  # for each micro-batch; updates are timed once
+        self.assertEqual(rows["max_pool2d"]["times"], 4)  # one for each micro-batch; updates have one time
         self.assertEqual({row["times"] for op, row in rows.items() if op == "adamw"}, {1})
         for row in times["operations"]:
             least = max(row["flops"] / times["flops_per_second"], row["bytes"] / times["bytes_per_second"])
@@ -243,7 +244,7 @@ class Files(Times):
             value = (value ^ byte) * 0x100000001b3 % 2**64
         self.assertEqual(state["profile_hash"], f"{value:016x}")
         self.forget("run")
-        self.make((64, "", 99))  # the machine became slow
+        self.make((64, "", 99))  # as if the machine had become slow
         result = self.brim("train", "--resume", "run")
         self.assertIn("effective batch 256 = 64 x 4", result.out)
         self.assertNotIn("profile.jsonl is not what", result.err)
@@ -255,7 +256,7 @@ class Files(Times):
                       self.brim("train", "--resume", "run").err)
 
     def forget(self, run):
-        """As if it had been killed after its first step."""
+        """Makes the run look as if it had been killed after its first step."""
         checkpoints = self.folder / run / "checkpoints"
         shutil.rmtree(checkpoints / "step-00000002")
         (checkpoints / "last").unlink()

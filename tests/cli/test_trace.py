@@ -61,7 +61,7 @@ def check_format(events):
 
 class Traces(Ranks):
     def trace_of(self, run, name):
-        """The events of a file, and its other members."""
+        """Returns the events of a file, and its other members."""
         data = gzip.decompress((self.folder / run / name).read_bytes())
         trace = json.loads(data)
         check_format(trace["traceEvents"])
@@ -79,7 +79,7 @@ class Traces(Ranks):
 
     @staticmethod
     def innermost(events, step):
-        """The spans of the training thread in a step that have no span within them, as (begin, end, name)."""
+        """Returns the innermost spans of the training thread in a step, as (begin, end, name)."""
         begin = round(step["ts"] * 1000)
         spans = sorted({(round(e["ts"] * 1000), round(e["ts"] * 1000) + round(e["dur"] * 1000), e["name"])
                         for e in events if e["ph"] == "X" and e["pid"] == step["pid"] and e["tid"] < 100},
@@ -119,7 +119,7 @@ class Steps(Traces):
         self.assertIn("traced", self.events("run"))
 
     def check_that_steps_are_filled(self, events, rank=0):
-        """Every moment of a step belongs to an operation, a copy or a phase of the host."""
+        """Checks that every moment of a step belongs to an operation, a copy or a phase of the host."""
         for step in self.steps(events, rank):
             spans = self.innermost(events, step)
             begin, end = round(step["ts"] * 1000), round(step["ts"] * 1000) + round(step["dur"] * 1000)
@@ -140,7 +140,7 @@ class Steps(Traces):
                 self.assertAlmostEqual(sum(row["seconds"] for row in parts), table["step_seconds"], delta=1e-7)
 
     def test_a_trace_has_the_threads_that_decode_samples(self):
-        """They are some micro-batches ahead, but not forty."""
+        """The threads are some micro-batches ahead, but not forty."""
         self.train("run", *RUN, "training.steps=48", "observe.trace=4:48")
         events, _ = self.trace_of("run", "trace-4-47.json.gz")
         self.assertIn("decode", {e["name"] for e in events if e["ph"] == "X"})
@@ -261,14 +261,14 @@ class Together(Traces):
         votes = [sorted((e["ts"], e["ts"] + e["dur"]) for e in events
                         if e["name"] == "vote: commit" and e["pid"] == rank) for rank in (0, 1)]
         self.assertEqual([len(each) for each in votes], [3, 3])
-        for own, other in zip(*votes):  # on one clock no rank leaves a vote before the other has come
+        for own, other in zip(*votes):  # both ranks use one clock, so neither leaves a vote before the other has come
             self.assertLess(own[0], other[1])
             self.assertLess(other[0], own[1])
         self.assertIn("all-reduce", {e["name"] for e in events if e["ph"] == "b"})
         self.check_arrows(events)
 
     def check_arrows(self, events):
-        """Each collective has an arrow from every rank's start to the end of the other's wait."""
+        """Checks that each collective has an arrow from every rank's start to the end of the other rank's wait."""
         ends = collections.defaultdict(dict)
         for e in events:
             if e["ph"] in "sf":
@@ -350,7 +350,7 @@ class Refused(Traces):
         os.chmod(self.folder / "run", 0o777)
         (self.folder / "other").write_text("steps 3\n", encoding="ascii")
         os.chown(self.folder / "other", 65534, 65534)
-        os.rename(self.folder / "other", self.folder / "run" / "trace.request")  # as that user could
+        os.rename(self.folder / "other", self.folder / "run" / "trace.request")  # another user could do the same
         self.assert_ignored(process, "is from another user (uid 65534); it was ignored")
 
     def assert_ignored(self, process, what):

@@ -11,7 +11,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "flops.jsonl" 
 CNN = ["model=cnn", "model.width=8", "dataset=synthetic", "dataset.shape=[1,12,12]", "training.batch_size=64"]
 CPU = ["backend=cpu", "backend.threads=1", "--no-timing"]
 BYTES = {"f64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2, "u8": 1}
-# Outputs, from this one on, that a kernel adds to: read and written.
+# The index of the first output that a kernel adds to. It reads and writes this output and those after it.
 ADDS = {"linear_grad_weight": 0, "conv2d_grad_weight": 0, "embedding_grad": 0, "linear_cross_entropy_grad": 1,
         "linear_cross_entropy+grad": 3, "layer_norm_grad": 1, "layer_norm_grad+add": 1,
         "rms_norm_grad+add": 1, "batch_norm_grad": 1, "batch_norm+relu_grad": 1, "batch_norm+add+relu_grad": 2,
@@ -19,25 +19,25 @@ ADDS = {"linear_grad_weight": 0, "conv2d_grad_weight": 0, "embedding_grad": 0, "
 
 
 def tensors(text, batch):
-    """The type and the number of elements of each tensor of a signature, as they lie in memory."""
+    """Returns the type and the number of elements in memory of each tensor of a signature."""
     for dtype, dims, block in re.findall(r"(\w+)\[([^]]*)\](?:/(\d+))?", text):
         sizes = []
         for dim in dims.split(",") if dims else []:
             of_n = re.fullmatch(r"N(?:\*(\d+)|/(\d+))?", dim)
             sizes.append(batch * int(of_n[1] or 1) // int(of_n[2] or 1) if of_n else int(dim))
-        if block:  # channels fill whole blocks
+        if block:  # in memory, channels fill whole blocks
             sizes[1] = -(-sizes[1] // int(block)) * int(block)
         yield dtype, math.prod(sizes)
 
 
 def bytes_of(row, batch, begins=False):
-    """The bytes that a node of this row reads and writes, each operand once, from its signature. begins: in a step's
-    first micro-batch, whose nodes overwrite gradients; later ones add to them. A node that computes only some rows of
-    a gradient always adds to it."""
+    """Returns the bytes that a node of this row reads and writes, each operand once, computed from its signature.
+    begins: the node is in a step's first micro-batch, which overwrites gradients; later ones add to them. A node that
+    computes only some rows of a gradient always adds to it."""
     inputs, outputs = row["signature"].split(" > ")
     read = [BYTES[dtype] * count for dtype, count in tensors(inputs, batch)]
     written = [BYTES[dtype] * count for dtype, count in tensors(outputs, batch)]
-    if row["op"] == "embedding":  # only the rows that are looked up
+    if row["op"] == "embedding":  # reads only the rows that are looked up
         read[1] = min(read[1], written[0])
     if row["op"] == "embedding_grad":
         written[0] = min(written[0], read[1])
@@ -64,7 +64,7 @@ class Traffic(Case):
         self.assertEqual([row["class"] for row in traffic["classes"] if row["class"] == "convolution"], ["convolution"])
 
     def test_the_bytes_are_those_of_the_operands(self):
-        """Of networks of all kinds, counted again from the shapes."""
+        """The test counts the bytes again from the shapes, for networks of all kinds."""
         nets = [[*CNN], ["model=resnet18", "dataset=synthetic", "dataset.shape=[3,32,32]", "training.batch_size=16"],
                 ["model=vit_tiny", "model.depth=2", "dataset=synthetic", "dataset.shape=[3,32,32]",
                  "training.batch_size=16", "model.patch=8"],
@@ -75,12 +75,12 @@ class Traffic(Case):
                 for row in self.traffic(*net, *CPU, f"precision={precision}", "training.effective_batch_size=64"
                                         )["operations"]:
                     with self.subTest(net=net[0], row=row["signature"]):
-                        firsts = row["nodes"] * batch // 64  # nodes of the first micro-batch
+                        firsts = row["nodes"] * batch // 64  # number of nodes in the first micro-batch
                         if row["class"] == "optimizer":
                             firsts = 0
                         self.assertEqual(row["bytes"], firsts * bytes_of(row, batch, begins=True)
                                          + (row["nodes"] - firsts) * bytes_of(row, batch))
-                        if "_norm" in row["op"]:  # fused with a sum or an activation too
+                        if "_norm" in row["op"]:  # includes norms fused with a sum or an activation
                             self.assertEqual(row["class"], "optimizer" if row["op"] == "squared_norm" else "norm")
 
     def test_each_micro_batch_counts_and_the_update_once(self):
@@ -91,7 +91,8 @@ class Traffic(Case):
             times = 1 if a["class"] == "optimizer" else 4
             for figure in ("nodes", "launches", "flops"):
                 self.assertEqual(times * a[figure], b[figure], a)
-            read = bytes_of(a, 64) - bytes_of(a, 64, begins=True)  # of gradients, by each micro-batch but the first
+            # Gradients, which every micro-batch except the first reads.
+            read = bytes_of(a, 64) - bytes_of(a, 64, begins=True)
             self.assertEqual(times * a["bytes"] + (times - 1) * a["nodes"] * read, b["bytes"], a)
 
     def test_a_kernel_is_a_launch_and_a_view_is_none(self):
@@ -112,7 +113,7 @@ class Traffic(Case):
                 ours = sum(row["flops"] for row in rows if row["class"] == kind)
                 if kind == "matmul":
                     ours += sum(row["flops"] for row in rows if row["class"] == "matmul with loss")
-                if kind == "attention" and "model=gpt2" in case["words"]:  # PyTorch counts masked scores
+                if kind == "attention" and "model=gpt2" in case["words"]:  # PyTorch counts masked scores too
                     theirs *= 0.5
                 # Besides products, brim counts a fused operation's activation and softmax; PyTorch's reference
                 # attention keeps the scores that brim computes again.
@@ -122,7 +123,7 @@ class Traffic(Case):
     def test_least_times_follow_from_the_rates(self):
         made = self.folder / "made.jsonl"
         plan = ["plan", *CNN, "backend=cpu", "backend.threads=1", "memory.profile=made.jsonl"]
-        self.brim(*plan)  # makes the file, without ceilings
+        self.brim(*plan)  # makes the profile, without ceilings
         ceilings = [{"what": "ceiling product F32", "n": 100000000000, "seconds": 1.0, "at": 1},
                     {"what": "ceiling copy F32", "n": 10000000000, "seconds": 1.0, "at": 1}]
         made.write_text(made.read_text() + "".join(json.dumps(line) + "\n" for line in ceilings))

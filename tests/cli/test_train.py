@@ -42,7 +42,7 @@ class Folder(Case):
         self.assertEqual([name for name in names if name.endswith(".tmp")], [])
 
     def test_config_yaml_equals_the_output_of_brim_config(self):
-        out = self.brim("config", "run.dir=run", "precision=fp32", *self.overrides).out  # the choice of precision=auto
+        out = self.brim("config", "run.dir=run", "precision=fp32", *self.overrides).out  # precision=auto chooses fp32
         self.assertEqual(self.read("run", "config.yaml"), out)
 
     def test_overrides_are_kept_as_typed(self):
@@ -72,7 +72,8 @@ class Folder(Case):
         total = sum(map(sum, matrix))
         self.assertEqual(total, 64)
         self.assertAlmostEqual(sum(matrix[i][i] for i in range(10)) / total, summary["test_accuracy"])
-        self.assertEqual([sum(row) for row in matrix], [7, 7, 7, 7, 6, 6, 6, 6, 6, 6])  # labels are index mod 10
+        # The label of a sample is its index mod 10.
+        self.assertEqual([sum(row) for row in matrix], [7, 7, 7, 7, 6, 6, 6, 6, 6, 6])
 
     def test_placed_memory_is_the_planned_to_the_byte(self):
         summary, plan = self.summary("run"), self.json("run", "plan.json")
@@ -192,7 +193,7 @@ class Terminal(Case):
         while True:
             try:
                 shown += os.read(ours, 65536)
-            except OSError:  # the other side is closed
+            except OSError:  # brim has closed its side
                 break
         self.assertEqual(process.wait(), 0)
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
@@ -241,7 +242,7 @@ class Arithmetic(Case):
         self.assertEqual([r["step"] for r in records if r["split"] == "test"], [4, 8])
 
     def test_every_sample_counts_once_in_an_epoch(self):
-        # With lr 0 nothing changes, so the mean over an epoch is that of the data, however it is split.
+        # With lr 0 the model does not change, so the mean over an epoch is the same for every split of the data.
         means = []
         for i, cut in enumerate((["training.batch_size=100"], ["training.batch_size=32"], ["training.batch_size=7"],
                                  ["training.batch_size=7", "training.gradient_accumulation_steps=4"])):

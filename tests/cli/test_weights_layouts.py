@@ -18,7 +18,7 @@ TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
 
 def made(shape, seed):
-    """A tensor of random numbers that fp32 represents exactly."""
+    """Makes a tensor of random numbers that fp32 represents exactly."""
     count = 1
     for dim in shape:
         count *= dim
@@ -27,7 +27,7 @@ def made(shape, seed):
 
 
 def make_gpt2(layers=2, width=8, context=16, vocabulary=256):
-    """The tensors of model.safetensors of huggingface.co/gpt2, in a smaller size."""
+    """Makes the tensors of model.safetensors of huggingface.co/gpt2, in a smaller size."""
     shapes = {"wte.weight": (vocabulary, width), "wpe.weight": (context, width), "ln_f.weight": (width,),
               "ln_f.bias": (width,)}
     for i in range(layers):
@@ -65,7 +65,7 @@ class Layouts(Case):
         self.assertIn("using map torchvision_resnet, recognised by tensor names, ignoring 20 that", result.err)
         again = self.parameters("again")
         for name, values in self.parameters("first").items():
-            if "running" not in name:  # averages change during a step
+            if "running" not in name:  # running averages change during a step
                 self.assertEqual(again[name], values)
 
     def test_clip_of_hugging_face_with_its_text_tower(self):

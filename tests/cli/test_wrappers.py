@@ -27,7 +27,7 @@ def fnv1a64(data, value=0xcbf29ce484222325):
 
 
 def without_threads(words):
-    """The words for the reference backend, which has no threads."""
+    """Returns the words for the reference backend, which has no threads."""
     return [word for word in words if word != "backend.threads=1"]
 
 
@@ -209,7 +209,8 @@ class Moved(Case):
         self.assert_same_checkpoint("run", "cut", 8)
 
     def make_older(self, checkpoint):
-        """Gives a checkpoint the hash of frozen parameters that older ones have: FNV-1a of all of them."""
+        """Gives a checkpoint the hash of frozen parameters that older checkpoints have: FNV-1a of all frozen
+        parameters."""
         found, _ = tensors.read(self.folder / "c.safetensors")
         value = 0xcbf29ce484222325
         for name, (_, shape, values) in found.items():
@@ -293,7 +294,7 @@ class Features(Case):
         self.assertEqual(len(self.kept()), count)
 
     def test_a_plan_does_without_them(self):
-        """The features do not exist yet, so that loading them cannot be timed."""
+        """The features do not exist yet, so brim cannot time loading them."""
         words = [w for w in PROBE if w != "memory.timing=false"]
         plan = self.brim("plan", *words)
         self.assertIn("features: computed once, before training", plan.out)

@@ -51,7 +51,7 @@ class Training(Language):
         for store in ("fp32", "bf16"):
             words = [*LORA, *DATA, f"backbone.store={store}"]
             plan = self.brim("plan", *words, "--json", "--no-timing").json
-            # of each c_attn: 8 * 16 down, 48 * 8 up
+            # each c_attn has 8 * 16 down and 48 * 8 up
             self.assertEqual(plan["trained_parameters"], 2 * 8 * (16 + 48))
             self.assertEqual(plan["classes"]["gradients"], 4 * plan["trained_parameters"])
             self.train(store, *words, "training.steps=2")

@@ -57,7 +57,7 @@ def compositions():
 
 
 def interpolations():
-    """Each line of interpolations.txt is a YAML map; the values of its keys are compared."""
+    """Resolves each line of interpolations.txt, a YAML map, and returns the values of its keys."""
     from omegaconf import OmegaConf
     out = []
     for case in lines_of("interpolations.txt"):

@@ -17,7 +17,7 @@
 #include "graph/recompute_walk.h"
 
 #define CANARY_BYTES 64
-#define TENSORS_MAX 16 /* of a node */
+#define TENSORS_MAX 16 /* inputs or outputs of a node */
 #define CANARY 0xA5
 #define STREAM_DRAWS 0xFFFFFFu
 
@@ -141,7 +141,7 @@ static bool is_code(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_U8 && t->role == BRIM_ROLE_OPTIMIZER;
 }
 
-/* A source whose elements below `end` are needed. Indices and codes are not drawn. */
+/* Describes a source whose elements below `end` are needed. Indices and codes are not drawn. */
 static source source_of(const bench *b, const brim_tensor *t, uint64_t end)
 {
   source s = {.tensor = t, .bound = 1};
@@ -267,7 +267,7 @@ brim_tensor *bench_labels(bench *b, int64_t classes)
   return b->g->label;
 }
 
-/* Puts the context's operation after the tested one. */
+/* Adds the context's operation after the tested one. */
 static brim_tensor *put_context(bench *b, brim_tensor *y)
 {
   const int32_t rank = brim_shape_of(y).rank;
@@ -485,14 +485,14 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
       store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
     else if (is_code(t))
       store(memory, t->dtype, i, (double)(i * 7919 % 256));
-    else if (t == b->seed && b->o.activations) /* it has no cast before it */
+    else if (t == b->seed && b->o.activations) /* no cast precedes it, so the bench rounds it */
       store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, &from, first + i)));
     else
       store(memory, t->dtype, i, source_value(b, &from, first + i));
 }
 
-/* Numbers the tensors' streams of random values: by tensor id, or in a model by the order of the sources, which fusion
- * does not change. */
+/* Assigns each tensor the number of its stream of random values: the tensor's id, or in a model its place among the
+ * sources, which fusion does not change. */
 static void number_streams(bench *b)
 {
   uint32_t sources = 0;
@@ -595,7 +595,7 @@ static void drop_any(bench *b, brim_arena *arena, brim_recompute *out)
   *out = (brim_recompute){.levels = 1, .dropped = {NULL, dropped}};
 }
 
-/* As for plans: the nodes to drop are chosen in the whole graph, and another graph is built and rewritten. */
+/* Works as in a plan: chooses the nodes to drop in the whole graph, then builds another graph and rewrites it. */
 static void recompute(bench *b)
 {
   brim_arena arena = {0};
@@ -700,7 +700,8 @@ static void copy_twins(const bench *b, bool to_device)
   }
 }
 
-/* Copies of the activations that the node had there, to be freed: this bench's own results are still to be compared. */
+/* Replaces the node's activations by copies of those that it had in b->o.follows; the caller frees the copies. This
+ * bench's own results stay, because the test still compares them. */
 static void take_inputs(const bench *b, const brim_node *n, void *in[TENSORS_MAX], double *taken[TENSORS_MAX])
 {
   for (uint32_t k = 0; k < n->in_count; k++) {
@@ -709,8 +710,8 @@ static void take_inputs(const bench *b, const brim_node *n, void *in[TENSORS_MAX
     if (t->role != BRIM_ROLE_ACTIVATION || t->dtype != BRIM_DTYPE_F64) continue;
     in[k] = taken[k] = bench_values_of(b->o.follows, b->o.follows->g->tensor[t->id]);
   }
-  /* A sum and its norm: the sum is stored, and so rounded, before the norm is computed from it. The reference gets that
-   * sum, and zero as the other operand. */
+  /* In a fused sum and norm the sum is stored, and so rounded, before the norm is computed from it. So the reference
+   * gets that sum as one operand, and zero as the other. */
   if (strncmp(n->op, "add+", 4) != 0 || !taken[0] || !taken[1]) return;
   free(taken[0]);
   in[0] = taken[0] = bench_values_of(b->o.follows, b->o.follows->g->tensor[n->out[0]->id]);

@@ -38,21 +38,21 @@ typedef struct bench_row {
   /* Builds the operation under test on bench_input()s, with parameters from bench_pick(); returns the result whose
    * gradient is given (or NULL if nothing is differentiated). */
   brim_tensor *(*make)(bench *b);
-  bool is_loss;   /* computes its own gradient */
+  bool is_loss;   /* the operation computes its own gradient */
   bool composite; /* several operations: errors add up */
-  bool by_sample; /* works on samples, so the batch can be split */
+  bool by_sample; /* the batch can be split into pieces of samples */
   bool skips;     /* element 0 of its result may be independent of element 0 of its first input */
-  /* May spread NaN over the gradients of weights: by transforms of both factors instead of term by term, or by products
-   * of the padding with NaN. */
+  /* A kernel may spread NaN over the gradients of weights, because it transforms both factors instead of adding up term
+   * by term, or because it multiplies the padding by NaN. */
   bool spreads_nan;
   bool keeps_logits; /* the loss is one node with its gradient (brim_graph_fuse_loss), without a forward pass */
   bool large;        /* realistic size, fixed: few cases, none by finite differences */
-  /* Typical size of the terms in the sums of a result's elements: where terms cancel, as in a softmax's gradient for a
-   * single key, the error is relative to this. 0: only to the result. */
+  /* Typical size of the terms that are added up for an element of a result. If terms cancel, as in a softmax's gradient
+   * for a single key, the error is relative to this size. 0: the error is relative to the result only. */
   double terms;
   /* Bound of the error of cpu against reference; 0: 1e-5. A row with another bound states the reason. */
   double error_max;
-  int64_t norm_group; /* samples that share statistics; a batch is split only at multiples. 0: all */
+  int64_t norm_group; /* samples that share statistics; a batch is split only at multiples; 0: the whole batch */
 } bench_row;
 /* Puts a row into the table, beside its make function:
  *     BENCH_ROW(relu) = {"relu", make_relu, .by_sample = true}; */
@@ -79,11 +79,11 @@ typedef struct bench_options {
   enum bench_values values;
   unsigned context;       /* of enum bench_context */
   bool gradients_at_zero; /* otherwise they start at random numbers, and are added to */
-  bool shared_memory;     /* memory in the planner's layout */
+  bool shared_memory;     /* use the planner's memory layout */
   /* For a model in training: the kind of recompute. `auto` uses the level with the least memory. */
   enum brim_recompute_kind recompute;
-  bool drop_any;        /* instead: drop random nodes, */
-  uint32_t drop_seed;   /* chosen by a seed separate from the values' one */
+  bool drop_any;        /* drop random nodes instead */
+  uint32_t drop_seed;   /* selects these nodes; separate from the seed of the values */
   uint32_t activations; /* the type of stored activations, BRIM_DTYPE_BF16 or _F16; 0: that of parameters */
   /* For a backend in double precision: a bench with the same nodes that has run. Each node gets the activations that
    * it had there, and its results are rounded as there. So each operation's arithmetic is compared separately;
@@ -94,7 +94,7 @@ typedef struct bench_options {
   /* Instead of the row's operation: a whole model's graph, with loss, metrics and fusion. The bench sets the batch, the
    * type and whether it trains. */
   const brim_graph_options *model;
-  int64_t below; /* range of a model's indices */
+  int64_t below; /* a model's indices are in [0, below) */
 } bench_options;
 
 struct bench {
@@ -105,14 +105,14 @@ struct bench {
   void **memory;                            /* by tensor id; on the host */
   void **workspace;                         /* by node */
   void **device_memory, **device_workspace; /* the same in memory that kernels can access */
-  uint32_t *stream;                         /* by tensor id, of random numbers */
-  char *arena, *device_arena;               /* with shared_memory */
+  uint32_t *stream;                         /* the stream of random numbers, by tensor id */
+  char *arena, *device_arena;               /* used with shared_memory */
   bool on_device;                           /* the device has separate memory */
   brim_step step;
   uint32_t draws;
-  int64_t below[INDEX_TENSORS_MAX]; /* range of indices, by tensor id; of places: of the greatest first place */
-  int64_t mean[INDEX_TENSORS_MAX];  /* of places: the mean length of a document; 0: of other indices */
-  uint32_t convs_before;            /* convolutions put before inputs so far, for their names */
+  int64_t below[INDEX_TENSORS_MAX]; /* by tensor id: bound of indices, or of a row's first place */
+  int64_t mean[INDEX_TENSORS_MAX];  /* by tensor id: the mean length of a document, for places; 0 for other indices */
+  uint32_t convs_before;            /* number of convolutions added before inputs so far; their names contain it */
 };
 
 /* True if a backend has an operation. */

@@ -114,7 +114,8 @@ bench *golden_case_create(const bench_row *row, bool evaluate)
   return b;
 }
 
-/* Whether the tensor is a source with a gradient. Those of batch norm's running averages are sums over a step. */
+/* Returns whether the tensor is a source with a gradient. The gradients of batch norm's running averages do not count:
+ * they are sums over a step. */
 static bool has_gradient(const bench *b, const brim_tensor *x)
 {
   const brim_parameter *p = brim_graph_parameter_of(b->g, x);

@@ -13,20 +13,21 @@ int golden_case_set_up(void **state);
 int golden_case_tear_down(void **state);
 const backend *golden_case_backend(void);
 
-/* Builds a case, runs it and compares the result and every gradient. The prefix of its tensors is such as "gelu0.". */
+/* Builds a case, runs it and compares the result and every gradient. `prefix` begins the names of its tensors, for
+ * example "gelu0.". */
 void golden_case_check(const char *prefix, brim_tensor *(*make)(bench *b));
-/* The same in steps. The row's name is the prefix. */
+/* These do the same in two steps. The row's name is the prefix. */
 bench *golden_case_create(const bench_row *row, bool evaluate);
 void golden_case_run(bench *b);
 
-/* A tensor of the current case by name; before the first case, of the whole fixture. */
+/* Finds a tensor of the current case by name; before the first case, a tensor of the whole fixture. */
 const golden_tensor *golden_case_find(const char *name);
-/* Gives a tensor the fixture's numbers; or all sources, but not buffers. */
+/* golden_case_put() gives one tensor the fixture's numbers, golden_case_fill() all sources except buffers. */
 void golden_case_put(const bench *b, const brim_tensor *t, const char *name);
 void golden_case_fill(const bench *b);
 void golden_case_compare(const bench *b, const brim_tensor *t, const char *name);
 
-/* For `make`: the prefix of the case; its sources by name. */
+/* For `make`: the prefix of the case, and functions that add its sources by name. */
 const char *golden_case_prefix(void);
 brim_tensor *golden_case_input(bench *b, const char *name);
 brim_tensor *golden_case_parameter(bench *b, const char *name);

@@ -61,7 +61,7 @@ void golden_run_plan(golden_run *r, brim_graph_options graph, const char *optimi
   must(brim_plan_check(r->plan));
 }
 
-/* Copies values in a type; the caller frees them. */
+/* Returns a copy of the values in the given type; the caller frees it. */
 static void *values_in(uint32_t dtype, const double *from, int64_t count)
 {
   double *out = brim_xcalloc((size_t)count, sizeof *out);
@@ -170,8 +170,8 @@ void golden_run_check_forward(golden_run *r)
   golden_check(&r->fixture, "", "loss", &loss->shape, brim_exec_pointer(r->exec, p, loss));
 }
 
-/* Adds the gradients that only the update sums: a tied embedding has two. The gradient of gpt2's position embedding is
- * that of the slice that the model uses. */
+/* Adds the parameter's further gradients, which only the update adds up: a tied embedding has two gradients. The
+ * gradient of gpt2's position embedding is the gradient of the slice that the model uses. */
 static void add_further(const golden_run *r, const brim_tensor *parameter, double *values)
 {
   const brim_graph *g = r->plan->program[0].graph;

@@ -14,8 +14,8 @@
 typedef struct golden_run {
   golden fixture;
   loaded model, backbone, backend; /* the caller loads those that it needs */
-  int64_t batch;                   /* samples in the fixture */
-  double counted;                  /* labels but BRIM_NO_TOKEN; the loss is divided by their number */
+  int64_t batch;                   /* number of samples in the fixture */
+  double counted;                  /* number of labels other than BRIM_NO_TOKEN; the loss is divided by it */
   brim_plan *plan;
   brim_exec *exec;
   void *samples; /* in the program's type */
@@ -34,23 +34,24 @@ void golden_run_close(golden_run *r);
 
 /* Runs a program on samples [first, first + count), and returns it. */
 const brim_program *golden_run_batch(golden_run *r, enum brim_program_kind kind, int64_t first, int64_t count);
-/* The norm of all gradients in the fixture. */
+/* Returns the norm of all gradients in the fixture. */
 double golden_run_gradient_norm(const golden_run *r);
 
-/* Logits and losses in evaluation. */
+/* Checks logits and losses in evaluation. */
 void golden_run_check_forward(golden_run *r);
-/* The gradients of the whole batch at once, then in unequal micro-batches; with batch norm these give other results.
- * `least`: see golden_check_least. Returns the number of parameters that have gradients. */
+/* Checks the gradients of the whole batch at once, then those of unequal micro-batches unless the model has batch norm,
+ * which gives other results. `least`: see golden_check_least. Returns the number of parameters that have gradients. */
 size_t golden_run_check_gradients(golden_run *r, double least);
-/* The gradients of the whole batch in single precision. For tensor t with the gradient g_t, and all gradients g, the
- * error is at most 1e-5 max(||g_t||, 1e-2 ||g||); with batch norm, the error of all together is at most 1e-4 ||g||. */
+/* Checks the gradients of the whole batch in single precision. For tensor t with the gradient g_t, and all gradients g,
+ * the error is at most 1e-5 max(||g_t||, 1e-2 ||g||); with batch norm, the error of all together is at most 1e-4
+ * ||g||. */
 void golden_run_check_single(golden_run *r);
-/* Trains with the step's learning rate and other numbers. */
+/* Trains GOLDEN_STEPS steps with the learning rate and the other numbers of `step`. */
 void golden_run_train(golden_run *r, brim_step step, double loss[GOLDEN_STEPS]);
-/* Frozen parameters have the fixture's bits. */
+/* Checks that frozen parameters have the fixture's bits. */
 void golden_run_check_frozen(const golden_run *r);
-/* Trains so and compares losses and parameters, of which frozen ones must not change. */
+/* Trains as golden_run_train() does, and compares losses and parameters; frozen parameters must not change. */
 void golden_run_check_training(golden_run *r, brim_step step, const char *prefix);
-/* The numbers of a step that tests/golden uses with AdamW. */
+/* Returns the numbers of a step that tests/golden uses with AdamW. */
 brim_step golden_adamw(void);
 #endif

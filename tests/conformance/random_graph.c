@@ -1,13 +1,13 @@
 /* A graph grows by steps: each takes a tensor, usually the last one, and applies an operation of a random family, if
- * the tensor's shape allows one. In the end everything that is not read goes into the output. No random choice depends
- * on the batch, and values stay moderate: exp is applied to a tanh, divisors are exps. */
+ * the tensor's shape allows one. In the end the output combines all tensors that nothing else reads. No random choice
+ * depends on the batch, and values stay moderate: the input of exp is a tanh, and divisors are results of exp. */
 #include "conformance/random_graph.h"
 
 #include <stdio.h>
 
 #include "brim/random.h"
 
-enum { MADE_MAX = 64, ELEMENTS_MAX = 1000, STEPS_MIN = 10, STEPS_MAX = 25 }; /* elements: of a sample */
+enum { MADE_MAX = 64, ELEMENTS_MAX = 1000, STEPS_MIN = 10, STEPS_MAX = 25 }; /* ELEMENTS_MAX: of a sample */
 #define STREAM 0xFFFFFEu
 
 typedef struct maker {

@@ -150,7 +150,7 @@ static brim_tensor *make_ema(bench *b)
 }
 BENCH_ROW(ema) = {"ema", make_ema};
 
-/* The norm of two tensors; of none, if the factor depends only on the step. */
+/* Clips by the norm of two tensors, or without a norm if the factor depends only on the step. */
 static brim_tensor *make_clip(bench *b)
 {
   const brim_attr attr = {.clip = {(double)bench_pick(b, 0, 4) / 2}};

@@ -67,8 +67,9 @@ static brim_tensor *make_attention(bench *b)
 }
 BENCH_ROW(attention) = {"attention", make_attention, .by_sample = true, .terms = 0.1};
 
-/* Three key heads, which 2 threads and 5 cannot share evenly if the number of samples is odd: the gradients of the rest
- * are computed block by block. Most lengths have several blocks, of which the last one is short. */
+/* With three key heads and an odd number of samples, neither 2 nor 5 threads can share the heads evenly, so they
+ * compute the gradients of the remaining heads block by block. Most lengths have several blocks, the last of which is
+ * short. */
 static brim_tensor *make_attention_uneven(bench *b)
 {
   brim_attention_options o = pick_options(b);
@@ -242,7 +243,7 @@ static brim_tensor *make_attention_qkv_large(bench *b)
 BENCH_ROW(attention_qkv_large) = {"attention_qkv, 200", make_attention_qkv_large, .by_sample = true, .large = true,
                                   .terms = 0.1};
 
-/* Rotary embedding in between becomes one node. */
+/* The rotary embeddings of q and k become one node. */
 static brim_tensor *make_attention_qkv_rotary(bench *b)
 {
   const int64_t kv = bench_pick(b, 1, 3), heads = kv * bench_pick(b, 1, 2), T = b->o.size == SIZE_ONE ? 1 : 9;
@@ -260,7 +261,8 @@ static brim_tensor *make_attention_qkv_rotary(bench *b)
 BENCH_ROW(attention_qkv_rotary) = {"attention_qkv, rotary", make_attention_qkv_rotary, .by_sample = true, .skips = true,
                                    .terms = 0.1};
 
-/* Its keys and values go to caches, from the tensor. Texts begin here, so nothing else is read from the caches. */
+/* The keys and values of the tensor go to caches. Texts begin here, so the operation reads nothing else from the
+ * caches. */
 static brim_tensor *make_attention_qkv_cached(bench *b)
 {
   const int64_t kv = bench_pick(b, 1, 3), T = pick_length(b), D = pick_size(b);
@@ -289,11 +291,11 @@ static brim_tensor *make_attention_160(bench *b)
 BENCH_ROW(attention_160) = {"attention, heads of 160", make_attention_160, .by_sample = true, .large = true,
                             .terms = 0.1};
 
-/* Head sizes for which tensor cores are used, with several tiles of queries and of keys, the last ones partly filled:
- * every kind of attention, with dropout in half of the cases. */
+/* Head sizes for which a device uses tensor cores, with several tiles of queries and of keys, the last of them partly
+ * filled. The cases cover every kind of attention, and half of them have dropout. */
 static brim_tensor *attend_tiles(bench *b, int64_t D)
 {
-  for (int64_t i = 0; i < D / 16; i++) (void)bench_pick(b, 0, 1); /* other choices for each size */
+  for (int64_t i = 0; i < D / 16; i++) (void)bench_pick(b, 0, 1); /* so that each size gets other choices */
   brim_attention_options o = {.heads = 2, .causal = (int32_t)bench_pick(b, 0, 1)};
   brim_attention_limits limits = {.size = sizeof limits};
   const int64_t T = bench_pick(b, 40, 150), S = bench_pick(b, 0, 2) ? T : bench_pick(b, 40, 150);

@@ -73,7 +73,7 @@ static brim_tensor *make_conv2d_grouped(bench *b)
 }
 BENCH_ROW(conv2d_grouped) = {"conv2d, grouped", make_conv2d_grouped, .by_sample = true, .skips = true};
 
-/* Groups with a single pixel: without AVX-512 oneDNN computes 3 samples of it as a matrix product with channels last,
+/* Groups with a single pixel. Without AVX-512, oneDNN computes 3 such samples as a matrix product with channels last,
  * but not the 8 samples of a unit (plugins/backend/cpu/conv.c). */
 static brim_tensor *make_conv2d_pixel(bench *b)
 {
@@ -82,7 +82,7 @@ static brim_tensor *make_conv2d_pixel(bench *b)
 }
 BENCH_ROW(conv2d_pixel) = {"conv2d of one pixel", make_conv2d_pixel, .by_sample = true};
 
-/* One channel a group, with one or several filters; like MobileNet's 3x3, or any other. */
+/* Each group has one channel and one or several filters. The kernel is MobileNet's 3x3 or any other. */
 static brim_tensor *make_conv2d_depthwise(bench *b)
 {
   const int64_t c = bench_pick_channels(b);
@@ -107,9 +107,9 @@ static brim_tensor *make_conv2d_large(bench *b)
 }
 BENCH_ROW(conv2d_large) = {"conv2d, 40x40", make_conv2d_large, .by_sample = true, .large = true};
 
-/* Windows of 3x3 between many channels, which cpu stores in blocks after the first convolution and computes by
- * Winograd's transforms: tiles inside, at the edges, and cut off; any padding. The next operation lets the gradient
- * come in blocks. */
+/* Windows of 3x3 with many channels. After the first convolution cpu stores channels in blocks, and it computes the
+ * second one by Winograd's transforms. Some tiles lie inside the image, some at its edges, some are cut off; the
+ * padding varies. The operation after it lets the gradient come in blocks. */
 static brim_tensor *make_conv2d_3x3(bench *b)
 {
   const int64_t padding[2] = {bench_pick(b, 0, 2), bench_pick(b, 0, 2)};
@@ -123,7 +123,8 @@ static brim_tensor *make_conv2d_3x3(bench *b)
 BENCH_ROW(conv2d_3x3) = {"conv2d, 3x3",     make_conv2d_3x3, .composite = true,
                          .by_sample = true, .large = true,   .spreads_nan = true};
 
-/* Many weights for few pixels; cpu computes their gradients by a product; with channels in blocks and without. */
+/* Many weights for few pixels, with channels in blocks or not: cpu computes the gradients of the weights by a
+ * product. */
 static brim_tensor *make_conv2d_few_pixels(bench *b)
 {
   const int64_t channels = bench_pick(b, 80, 81);
@@ -203,7 +204,7 @@ static brim_tensor *make_conv_transpose2d_double(bench *b)
 BENCH_ROW(conv_transpose2d_double) = {"conv_transpose2d, doubling", make_conv_transpose2d_double, .by_sample = true,
                                       .spreads_nan = true};
 
-/* By Winograd's transforms on cpu, with a bias and without; see conv2d, 3x3. */
+/* With and without a bias; cpu uses Winograd's transforms, see make_conv2d_3x3. */
 static brim_tensor *make_conv_transpose2d_3x3(bench *b)
 {
   brim_tensor *x = bench_input4(b, 4, bench_pick(b, 3, 9), bench_pick(b, 3, 9));

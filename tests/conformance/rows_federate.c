@@ -1,7 +1,7 @@
-/* Rows of a round of federated learning. */
+/* Rows of the operations of a round of federated learning. */
 #include "conformance/bench.h"
 
-/* A client's parameter and its copies: of any rank, sometimes of several pieces, of odd lengths. */
+/* A client's parameter and its copies. They have any rank and odd lengths, and sometimes several pieces. */
 typedef struct client {
   brim_shape shape;
   brim_tensor *w, *g, *sum;
@@ -33,9 +33,9 @@ static client pick_client(bench *b, const char *name)
   return c;
 }
 
-#define EXACT 1e-30       /* every operation has one result, also in fp32 */
-#define SUMMED 1e-12      /* in another order, in double precision */
-#define ROUNDED_ONCE 6e-8 /* to fp32 */
+#define EXACT 1e-30       /* an operation that is exact, also in fp32 */
+#define SUMMED 1e-12      /* a sum in another order, in double precision */
+#define ROUNDED_ONCE 6e-8 /* a result rounded to fp32 */
 
 static brim_tensor *make_adopt(bench *b)
 {
@@ -45,7 +45,7 @@ static brim_tensor *make_adopt(bench *b)
 }
 BENCH_ROW(adopt) = {"adopt", make_adopt, .error_max = EXACT};
 
-/* Between two parameters, one after the other. */
+/* The distance between two models of two parameters, added up one parameter after the other. */
 static brim_tensor *make_distance(bench *b)
 {
   static const char *const names[] = {"first", "second"};

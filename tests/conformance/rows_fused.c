@@ -11,7 +11,7 @@
 #include "conformance/bench.h"
 #include "graph/fuse.h"
 
-/* The last node must have become `op`. */
+/* Runs the fusion pass, after which the last node must be `op`. */
 static brim_tensor *fused(bench *b, const char *op, brim_tensor *y)
 {
   brim_graph_fuse(b->g, BRIM_FUSE_ALL, NULL, NULL);
@@ -21,8 +21,8 @@ static brim_tensor *fused(bench *b, const char *op, brim_tensor *y)
 }
 
 /* Two backends may disagree about the sign of a number near 0, and then only one has a gradient. With few results no
- * number is that near; with many, nothing is differentiated. The gradient consists of operations with rows of their
- * own. */
+ * number is that near to 0; with many results the row differentiates nothing. The gradient consists of operations with
+ * rows of their own. */
 static brim_tensor *rectified(bench *b, const char *op, brim_tensor *y)
 {
   fused(b, op, y);
@@ -79,7 +79,8 @@ BENCH_ROW(linear_leaky_relu) = {"linear+leaky_relu", make_linear_leaky_relu, .by
 BENCH_ROW(linear_sigmoid) = {"linear+sigmoid", make_linear_sigmoid, .by_sample = true};
 BENCH_ROW(linear_tanh) = {"linear+tanh", make_linear_tanh, .by_sample = true};
 
-/* Built without the pass, which in training requires another linear after it: see fuse.c. */
+/* Builds the fused operation directly, because in training the fusion pass requires another linear after it
+ * (fuse.c). */
 static brim_tensor *linear_keeping(bench *b, const char *op, int32_t approximate)
 {
   const int64_t in = bench_pick_channels(b) * (b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1);
@@ -114,8 +115,8 @@ BENCH_ROW(linear_gelu_tanh) = {"linear+gelu tanh", make_linear_gelu_tanh, .by_sa
 BENCH_ROW(linear_gelu_quick) = {"linear+gelu quick", make_linear_gelu_quick, .by_sample = true};
 BENCH_ROW(linear_silu) = {"linear+silu", make_linear_silu, .by_sample = true};
 
-/* Adds to all columns or to some of them. In some cases the tensor to which it adds is also its input, so that the
- * result cannot use the memory of either. */
+/* The product is added to all columns of a tensor or to some of them. In some cases this tensor is also the input of
+ * the product, so that the result cannot use its memory. */
 static brim_tensor *make_linear_add(bench *b)
 {
   const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;
@@ -130,7 +131,8 @@ static brim_tensor *make_linear_add(bench *b)
 }
 BENCH_ROW(linear_add) = {"linear+add", make_linear_add, .by_sample = true};
 
-/* Layers with the same input, whose gradient each adds to; the last is also a summand. */
+/* Several layers have the same input, and each adds to its gradient; the last layer's input is also an operand of the
+ * sum. */
 static brim_tensor *make_linear_grad_input_add(bench *b)
 {
   const int64_t in = bench_pick_channels(b), out = bench_pick_channels(b);
@@ -141,7 +143,7 @@ static brim_tensor *make_linear_grad_input_add(bench *b)
 BENCH_ROW(linear_grad_input_add) = {"linear_grad_input+add", make_linear_grad_input_add, .composite = true,
                                     .by_sample = true};
 
-/* The two inputs differ, or the other is the input of dropout's own input. */
+/* The operands of the sum are independent, or dropout's input is a relu of the other operand. */
 static brim_tensor *make_dropout_add(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
@@ -156,7 +158,7 @@ static brim_tensor *make_dropout_add(bench *b)
 }
 BENCH_ROW(dropout_add) = {"dropout+add", make_dropout_add, .by_sample = true};
 
-/* The author's relu comes first; the pass moves it, if nothing but the next operation reads its result. */
+/* The model applies relu first; the fusion pass moves it if only the next operation reads its result. */
 static brim_tensor *make_dropout_relu(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
@@ -211,7 +213,7 @@ BENCH_ROW(conv2d_leaky_relu) = {"conv2d+leaky_relu", make_conv2d_leaky_relu, .by
 BENCH_ROW(conv2d_sigmoid) = {"conv2d+sigmoid", make_conv2d_sigmoid, .by_sample = true};
 BENCH_ROW(conv2d_tanh) = {"conv2d+tanh", make_conv2d_tanh, .by_sample = true};
 
-/* There is a view between the two. */
+/* The graph has a view between the convolution and relu. */
 static brim_tensor *make_conv1d_relu(bench *b)
 {
   brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, bench_pick_channels(b), bench_pick_extent(b, 3)}}, "x");
@@ -299,7 +301,7 @@ BENCH_ROW(batch_norm_add) = {"batch_norm+add", make_batch_norm_add, .by_sample =
 BENCH_ROW(batch_norm_add_relu) = {"batch_norm+add+relu", make_batch_norm_add_relu, .by_sample = true, .terms = 4,
                                   .norm_group = 4};
 
-/* In evaluation; there is no gradient. */
+/* Batch norm in evaluation, without a gradient. */
 static brim_tensor *make_batch_norm_inference(bench *b, const char *op)
 {
   brim_graph *g = b->g;
@@ -336,7 +338,7 @@ BENCH_ROW(batch_norm_inference_add_relu) = {"batch_norm_inference+add+relu", mak
                                             .by_sample = true, .terms = 4};
 BENCH_ROW(batch_norm_inference_relu) = {"batch_norm_inference+relu", make_batch_norm_inference_relu, .by_sample = true};
 
-/* The sum may be needed later, or only by the norm; its operands too. */
+/* The sum may be needed later or only by the norm, and so may its operands. */
 static brim_tensor *make_sum_norm(bench *b, bool rms)
 {
   brim_graph *g = b->g;
@@ -369,7 +371,7 @@ static brim_tensor *make_sum_rms_norm(bench *b)
 {
   return make_sum_norm(b, true);
 }
-/* The norm of a tensor that is needed later too, so the gradient of each norm is added to another gradient. */
+/* The input of the norm is needed later too, so the gradient of each norm is added to another gradient. */
 static brim_tensor *make_norm_add(bench *b, bool rms)
 {
   brim_graph *g = b->g;

@@ -89,7 +89,7 @@ static brim_tensor *make_share_loss(bench *b)
   brim_graph_node_into(g, "classification_metrics", "metrics", in, 3, &g->metrics, 1, &metrics_attr);
   return loss;
 }
-/* terms: with a single class the gradient is a difference of two equal numbers. */
+/* .terms: with a single class the gradient is a difference of two equal numbers. */
 BENCH_ROW(share_loss) = {"loss: shares", make_share_loss, .is_loss = true, .by_sample = true, .terms = 0.1};
 
 static brim_tensor *linear_loss_capped(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased,
@@ -150,7 +150,8 @@ BENCH_ROW(linear_loss) = {"linear_cross_entropy", make_linear_loss, .is_loss = t
 BENCH_ROW(linear_loss_bias) = {"linear_cross_entropy, bias", make_linear_loss_bias, .is_loss = true, .by_sample = true,
                                .skips = true};
 
-/* Parameters without gradients: there are products only for x. With one class everything would be 0. */
+/* The parameters are frozen, so the backward pass has a product only for the gradient of x. With one class all
+ * gradients would be 0. */
 static brim_tensor *make_linear_loss_frozen(bench *b)
 {
   const brim_shape rows = pick_rows(b);
@@ -163,7 +164,7 @@ static brim_tensor *make_linear_loss_frozen(bench *b)
 BENCH_ROW(linear_loss_frozen) = {"linear_cross_entropy, frozen", make_linear_loss_frozen, .is_loss = true,
                                  .by_sample = true, .skips = true};
 
-/* With its gradient in one node. */
+/* The loss and its gradient are one node. */
 BENCH_ROW(linear_loss_once) = {"linear_cross_entropy+grad", make_linear_loss, .is_loss = true,
                                .by_sample = true,           .skips = true,    .keeps_logits = true};
 BENCH_ROW(linear_loss_bias_once) = {"linear_cross_entropy+grad, bias",
@@ -223,8 +224,8 @@ BENCH_ROW(linear_loss_capped_large) = {"linear_cross_entropy+grad, cap, large",
                                        .keeps_logits = true,
                                        .large = true};
 
-/* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4, up
- * to rounding. */
+/* A target of y's shape, or labels. No difference is near a kink of the loss, because differences of VALUES_DISTINCT
+ * are multiples of 2e-4, up to rounding. */
 static brim_tensor *make_mean_loss(bench *b, const char *op)
 {
   const brim_attr attr = {.loss = {.delta = 0.1 * (double)bench_pick(b, 1, 12) + 1e-4}};

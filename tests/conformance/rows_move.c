@@ -1,7 +1,7 @@
 /* Rows of the conformance suite: other forms of linear, matmul, and operations that move values. */
 #include "conformance/bench.h"
 
-/* Sometimes a few more than one task of a kernel holds. */
+/* Returns a number that is sometimes a little larger than what one task of a kernel holds. */
 static int64_t pick_many(bench *b)
 {
   return b->o.size == SIZE_ANY && bench_pick(b, 0, 3) == 0 ? 700 : bench_pick_channels(b);
@@ -54,7 +54,7 @@ static brim_tensor *make_linear_with(bench *b)
 }
 BENCH_ROW(linear_with) = {"linear, tied", make_linear_with, .by_sample = true};
 
-/* One table for the first layer and, as its weight, for the last. */
+/* The embedding's table is also the weight of the last layer. */
 static brim_tensor *make_tied_embedding(bench *b)
 {
   const int64_t count = bench_pick_channels(b), dim = bench_pick_channels(b);
@@ -121,7 +121,7 @@ static brim_tensor *make_permute_large(bench *b)
 }
 BENCH_ROW(permute_large) = {"permute, large", make_permute_large, .by_sample = true, .large = true};
 
-/* The inputs differ along the axis; for rank 4 their channels may be in blocks. */
+/* The inputs have different sizes along the axis; for rank 4 their channels may be in blocks. */
 static brim_tensor *make_concat(bench *b)
 {
   const int32_t count = (int32_t)bench_pick(b, 1, 4), rank = bench_pick(b, 0, 2) ? 4 : 2;
@@ -132,7 +132,7 @@ static brim_tensor *make_concat(bench *b)
     x[i] = rank == 2 ? bench_input2(b, bench_pick_channels(b))
                      : image(b, axis == 1 ? bench_pick_channels(b) : c, axis == 2 ? bench_pick_extent(b, 1) : h,
                              axis == 3 ? bench_pick_extent(b, 1) : w);
-  x[count] = x[0]; /* may occur twice */
+  x[count] = x[0]; /* the first input may occur twice */
   return brim_concat(b->g, count + (int32_t)bench_pick(b, 0, 1), x, axis);
 }
 BENCH_ROW(concat) = {"concat", make_concat, .by_sample = true};
@@ -163,7 +163,7 @@ static brim_tensor *make_parameter_slice(bench *b)
 }
 BENCH_ROW(parameter_slice) = {"slice of a parameter", make_parameter_slice, .composite = true, .skips = true};
 
-/* Parts, one of which is not used: its gradient is 0. */
+/* One of the parts is not used, so its gradient is 0. */
 static brim_tensor *make_split(bench *b)
 {
   const int64_t c = bench_pick_channels(b);

@@ -1,7 +1,7 @@
-/* Rows of the normalisations. With few values in a set of statistics, the gradient of x nearly cancels (with two values
- * it does except for eps), and then neither finite differences nor single precision are meaningful; the same if dy is
- * proportional to x, as with the numbers of finite differences. In these cases eps is large, so that results are well
- * conditioned. */
+/* Rows of the normalisations. If a set of statistics has few values, the terms of the gradient of x nearly cancel (with
+ * two values, only eps is left), so neither finite differences nor single precision give meaningful results. The same
+ * happens if dy is proportional to x, as with the numbers of finite differences. In these cases eps is large, so that
+ * results are well conditioned. */
 #include "conformance/bench.h"
 
 #define FEW 12
@@ -60,7 +60,8 @@ static brim_tensor *make_rms_norm_offset(bench *b)
 }
 BENCH_ROW(rms_norm_offset) = {"rms_norm, offset", make_rms_norm_offset, .by_sample = true};
 
-/* x + a norm of a parameter, whose gradient is then added to, while that of any other input is written. */
+/* Adds x and a norm of a parameter. The norm adds to the gradient of a parameter; it overwrites the gradient of any
+ * other input. */
 static brim_tensor *make_norm_of_a_parameter(bench *b)
 {
   const int64_t dim[] = {bench_pick_extent(b, 2), 4 * bench_pick_channels(b)};
@@ -109,7 +110,7 @@ static int64_t values_of(const brim_tensor *x, int64_t samples, int64_t channels
   return brim_shape_count(&shape) / (shape.dim[0] * shape.dim[1]) * samples * channels;
 }
 
-/* Whole blocks of channels, or more than a strip of the cpu backend's. */
+/* Returns whole blocks of channels, or more channels than a strip of the cpu backend has. */
 static int64_t pick_many_channels(bench *b)
 {
   if (b->o.size == SIZE_BLOCKED) return 16 * bench_pick(b, 1, 5);
@@ -124,7 +125,7 @@ static brim_tensor *make_batch_norm(bench *b)
 }
 BENCH_ROW(batch_norm) = {"batch_norm", make_batch_norm, .by_sample = true, .norm_group = 4};
 
-/* Each sample by itself: several groups also in the smallest batches. */
+/* Each sample is a group, so the smallest batches have several groups too. */
 static brim_tensor *make_batch_norm_single(bench *b)
 {
   brim_tensor *x = input_of_channels(b, bench_pick_channels(b), 2);

@@ -78,7 +78,7 @@ BENCH_ROW(scale) = {"scale", make_scale, .by_sample = true};
 static const char *const formulas[] = {
     "y = a * exp(-b * b / (2 * s * s)) + max(a, b) * sigmoid(c)",
     "h = tanh(a * s); y = where(b > c, h * h - a, h) + min(min(a, b), c) + log1p(abs(a * c))",
-    "y = b", /* the result of two inputs is not read; their gradients are 0, and b's is the incoming one, unchanged */
+    "y = b", /* a and c are not read, so their gradients are 0; b's is the incoming one */
 };
 
 static brim_tensor *make_elementwise(bench *b)
@@ -149,7 +149,8 @@ static brim_tensor *make_equal(bench *b, binary *of, bool divides)
   return of(b->g, x, divides ? divisor(b, other) : other);
 }
 
-/* A shape that broadcasts to `shape`: some dimensions are 1, and without samples leading ones may be missing. */
+/* Returns a shape that broadcasts to `shape`: some dimensions are 1, and if it has no samples, leading ones may be
+ * missing. */
 static brim_shape narrowed(bench *b, const brim_shape *shape, bool has_samples)
 {
   brim_shape out = *shape;
@@ -169,8 +170,8 @@ static brim_shape any_shape(bench *b)
   return shape;
 }
 
-/* With a parameter, or another input whose dimensions other than the samples may be 1; on either side, except that a
- * result of parameters has no samples by which it can be split. */
+/* The other operand is a parameter, or an input in which dimensions other than the samples may be 1. It may be on
+ * either side, except that a result of parameters has no samples by which it could be split. */
 static brim_tensor *make_broadcast(bench *b, binary *of, bool divides)
 {
   const bool after = bench_pick(b, 0, 1), samples = bench_pick(b, 0, 2) == 0, turned = bench_pick(b, 0, 1);

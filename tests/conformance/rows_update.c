@@ -39,7 +39,7 @@ static void end(bench *b, updated *u, const char *op, brim_update_attr attr)
   brim_graph_node_into(b->g, op, op, u->in, inputs, u->out, 1 + u->states, &(brim_attr){.update = attr});
 }
 
-/* Sometimes of many tiles: rows_max x columns_max. */
+/* Returns a shape that sometimes has many tiles: up to rows_max x columns_max. */
 static brim_shape pick_shape(bench *b, int64_t rows_max, int64_t columns_max)
 {
   const bool many = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY;

@@ -198,7 +198,6 @@ static void run_until(shard_job *j, int32_t rank, const brim_program *p, size_t 
   for (; *next < (size_t)node; (*next)++) shard_must(brim_exec_run_node(j->exec[rank], p, *next, step));
 }
 
-/* All ranks run the i-th program of their plans; `last`: the step's last micro-batch. */
 void shard_run_together(shard_job *j, size_t program, const brim_step step[SHARD_RANKS_MAX], bool last)
 {
   size_t next[SHARD_RANKS_MAX] = {0}, buckets = last ? j->plan[0]->bucket_count : 0, bucket = 0, c = 0;

@@ -41,14 +41,14 @@ brim_plan_request shard_request(const shard_job *j, int32_t rank);
 void shard_plan(shard_job *j, const shard_how *h);
 void shard_place(shard_job *j, const shard_how *h);
 void shard_stop(shard_job *j);
-/* The address of a byte of a rank's arena. */
+/* Returns the address of a byte of a rank's arena. */
 void *shard_memory_of(const shard_job *j, int32_t rank, uint64_t offset);
-/* All ranks run the i-th program of their plans; `last`: the step's last micro-batch. */
+/* Runs the same program of all ranks' plans, by its index. `last`: this is the step's last micro-batch. */
 void shard_run_together(shard_job *j, size_t program, const brim_step step[SHARD_RANKS_MAX], bool last);
 size_t shard_index_of(const shard_job *j, enum brim_program_kind kind);
 void shard_train_step(shard_job *j, int number_of_step);
-/* The parameters of every rank of `a` equal those of the single rank of `b`, to 1e-12; 8-bit indices are equal. Across
- * all ranks, each element of a state exists once. */
+/* Checks that the parameters of every rank of `a` equal those of the single rank of `b` to 1e-12, that 8-bit indices
+ * are equal, and that each element of a state exists once across all ranks. */
 void shard_compare_parameters(const shard_job *a, const shard_job *b, size_t program);
 void shard_compare_states(const shard_job *a, const shard_job *b);
 #endif

@@ -12,8 +12,8 @@
 #include "conformance/suite.h"
 
 #define BACKEND_ERROR_MAX 1e-5
-/* For results that are rounded to 8 or 11 bits when stored: a small arithmetic error may flip the rounding, by at most
- * 2^-7 or 2^-10; for a tensor of one element that is the error. */
+/* For results that are rounded to 8 or 11 bits when stored: a small arithmetic error may change the rounding, by at
+ * most 2^-7 or 2^-10. In a tensor of one element this is the whole error. */
 #define BF16_ERROR_MAX 8e-3
 #define F16_ERROR_MAX 1e-3
 
@@ -24,7 +24,7 @@ static double norm_of(const double *values, int64_t count)
   return sqrt(sum);
 }
 
-/* Returns the norm of all gradients together, the scale for the error of a small one within a network. */
+/* Returns the norm of all gradients together. The error of a small gradient within a network is relative to it. */
 static double gradient_norm(const bench *b)
 {
   double sum = 0;
@@ -38,9 +38,9 @@ static double gradient_norm(const bench *b)
   return sqrt(sum);
 }
 
-/* Returns the norm that an error is relative to. A gradient is a sum over samples, whose terms may cancel. The scale is
- * then that of the other gradients and, within a single operation, a tenth of the square root of the number of terms:
- * as products of numbers in [-1, 1) they add up to three times as much on average. */
+/* Returns the norm that an error is relative to. A gradient is a sum over samples whose terms may cancel. So the norm
+ * is at least a hundredth of the norm of all gradients and, for a single operation, at least a tenth of the square root
+ * of the number of terms: the norm of that many products of numbers in [-1, 1) is about three times as large. */
 static double scale_of(const bench *b, const brim_tensor *t, const double *values, int64_t count)
 {
   double scale = fmax(norm_of(values, count), fmax(1e-30, b->o.row->terms * sqrt((double)count)));

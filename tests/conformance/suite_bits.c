@@ -119,9 +119,9 @@ static void check_case_cut(bench_options o, const cut *c)
   bench_free(whole);
 }
 
-/* With `grouped`, checks the rows with norm groups, whose parts are multiples of the group or, if last, at least one
- * group; without it the others. Only the full tier checks large rows, which take most of the time, with every cut of a
- * table; the others with the last one, which leaves a smaller last part. */
+/* With `grouped`, checks the rows that have norm groups: a part is a multiple of the group, and the last part has at
+ * least one group. Without `grouped`, checks the other rows. Large rows take most of the time, so only the full tier
+ * checks them with every cut; other tiers check them with the last cut, which leaves a smaller last part. */
 static void check_cuts(const backend *on, int64_t grain, const cut *c, size_t cuts, bool grouped)
 {
   BENCH_EACH_ROW (row) {
@@ -153,7 +153,7 @@ void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
   fail_if_problems();
 }
 
-/* Its sums run sample by sample, or group by group, so it needs no grain. */
+/* The reference adds up sample by sample, or group by group, so it needs no grain. */
 void test_reference_gives_same_bits_at_any_micro_batch(void **state)
 {
   static const cut any[] = {{7, {1, 3}}};
@@ -207,7 +207,8 @@ void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
 /* ---- the same bits in any order of blocks and threads ---- */
 
 /* The emulated device runs blocks, warps and threads one after another, in an order given by a seed. Runs a case of
- * many blocks in ascending order and in others: in the middle tier one for fp32 and another for 16 bits. */
+ * many blocks in ascending order and in other orders; the middle tier has one other order for fp32 and one for 16
+ * bits. */
 static void compare_orders(bench_options o)
 {
   static const char *const seed[] = {"1", "2"};
@@ -234,7 +235,7 @@ void test_results_do_not_depend_on_the_order_of_blocks_and_threads(void **state)
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, 4) : 0;
     for (int i = 0; i < cases; i++) {
-      /* With a batch of 32 at first, of large rows 5; these have many blocks with a batch of 2 too. */
+      /* The first case has a batch of 32, or of 5 for large rows, which have many blocks even with a batch of 2. */
       bench_options o = case_of(row, row->large && !is_tier("full") ? i : i + 3);
       compare_orders(o);
       o.activations = i % 2 ? BRIM_DTYPE_F16 : BRIM_DTYPE_BF16;

@@ -25,7 +25,7 @@ static tally *tally_for_row(const bench_row *row)
   return &tally_of_row[i];
 }
 
-/* A row of several operations counts for the one whose name it has. */
+/* A row of several operations counts only for the operation that has the row's name. */
 tally *tally_for(const bench_row *row, const char *op)
 {
   if (row->composite && strcmp(row->name, op) != 0) return tally_for_row(row);
@@ -53,13 +53,13 @@ static bool may_lack(const char *op)
   return (strchr(op, '+') || strcmp(op, "cast") == 0) && !bench_offers(&tested, op);
 }
 
-/* Only a whole run can show that something is missing. */
+/* Only a run of every row can show that an operation has no cases. */
 static bool every_row(void)
 {
   return BENCH_SHARE == 1 && !some_rows();
 }
 
-/* With fewer cases, at least one. */
+/* The least number of cases of an operation; BENCH_CASES reduces it to one. */
 static int cases_least(void)
 {
   return getenv("BENCH_CASES") ? 1 : 20;
@@ -83,7 +83,7 @@ void test_every_operation_has_cases(void **state)
     if (tested_cases(&tally_of_op[i]) < cases_least() && !may_lack(brim_op_at(i)->name))
       fail_msg("operation %s has %d cases: add a row to tests/conformance/rows*.c", brim_op_at(i)->name,
                tally_of_op[i].cases[BY_REFERENCE]);
-  for (size_t i = 0; !alone && every_row() && i < brim_op_count(); i++) /* of those that make gradients */
+  for (size_t i = 0; !alone && every_row() && i < brim_op_count(); i++) /* operations that have gradients */
     if (tally_of_op[i].cases[BY_DIFFERENCES] > 0 && tally_of_op[i].cases[BY_DIFFERENCES] < cases_least())
       fail_msg("operation %s has only %d cases by differences", brim_op_at(i)->name,
                tally_of_op[i].cases[BY_DIFFERENCES]);

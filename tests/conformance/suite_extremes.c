@@ -1,4 +1,4 @@
-/* NaN, and values too large for fp16: the tested backend has them where reference has them. */
+/* The tested backend has NaN, and infinities for values too large for fp16, where reference has them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 /* ---- NaN ---- */
 
-/* Puts a NaN into one element of the first real input or parameter. */
+/* Runs the case with a NaN in one element of the first real input or parameter. */
 static bench *run_with_nan(bench_options o, int64_t element)
 {
   bench *b = bench_create(&o);
@@ -41,7 +41,7 @@ static void compare_nans(const bench *got, const bench *expected, const brim_nod
   free(b);
 }
 
-/* On cpu without AVX2, products compute the gradients of most weights, and they also multiply NaN by the padding. */
+/* On cpu without AVX2, matrix products compute the gradients of most weights; they also multiply NaN by the padding. */
 static bool multiplies_padding(void)
 {
   const char *limit = getenv("ONEDNN_MAX_CPU_ISA");
@@ -54,7 +54,8 @@ static bool multiplies_padding(void)
   return !has_avx2 && strcmp(tested_id, "cpu") == 0;
 }
 
-/* A device's products of the loss have the rows of ignored labels too, and multiply NaN by their gradient, 0. */
+/* On a device the products of the loss include the rows of ignored labels: they multiply NaN by the gradient of these
+ * rows, which is 0. */
 static bool multiplies_ignored_rows(const brim_node *n)
 {
   return strncmp(n->op, "linear_cross_entropy", 20) == 0 && strcmp(tested_id, "cuda") == 0;
@@ -141,7 +142,7 @@ static bool may_lose(const brim_node *n, double value)
   return value < 0 && strcmp(tested_id, "cuda") == 0 && strncmp(n->op, "conv2d", strlen("conv2d")) == 0;
 }
 
-/* Where the reference has an infinity, a finite number is an error; intermediate infinities of fused operations are
+/* A finite number is an error if the reference has an infinity in its place. Infinities inside a fused operation are
  * not checked. One value in a hundred may be too close to the end of the range to decide. Returns the number of
  * infinities. */
 static int64_t find_numbers(const bench *got, const bench *expected, const brim_node *n, const brim_tensor *t)

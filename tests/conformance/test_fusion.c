@@ -44,7 +44,8 @@ static brim_plan *plan_of(const loaded *backend, uint64_t fusions, int64_t batch
   return plan;
 }
 
-/* The losses of an evaluation and of the last training step, then all parameters, as bytes; to be freed. */
+/* Returns the losses of an evaluation and of the last training step, then all parameters, as bytes; the caller frees
+ * them. */
 typedef struct outcome {
   char *bytes;
   size_t count;
@@ -136,7 +137,8 @@ static void check(const char *folder, const char *id, bool in_pieces)
   if (BRIM_HAS(brim_backend_ops, ops, select)) must(ops->select(backend.self, 0));
   expect_no_more_memory(&backend);
   outcome plain = train(&backend, 0, EFFECTIVE);
-  /* A sanitizer checks memory: one run has all fused nodes, and the conformance suite the nodes of each kind. */
+  /* Sanitizers check memory, for which one run with all fused nodes is enough; the conformance suite runs the nodes of
+   * each kind. */
   const bool runs_all = BENCH_SHARE == 1 || is_tier("full");
   for (size_t i = 0; runs_all && i < sizeof kinds / sizeof kinds[0]; i++) {
     char what[64];
@@ -165,13 +167,13 @@ static void cpu_computes_the_same_bits(void **state)
   check("", "cpu", true);
 }
 
-/* The kernels of a GPU, on the host. */
+/* Runs the kernels of a GPU on the host. */
 static void cuda_computes_the_same_bits(void **state)
 {
   check("emulated", "cuda", false);
 }
 
-/* Otherwise the tests above could compare identical graphs. */
+/* Without fused nodes, the tests above would compare identical graphs. */
 static void the_model_has_every_fused_operation(void **state)
 {
   loaded backend;

@@ -75,7 +75,7 @@ static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 /* ---- plans ---- */
 
 typedef struct sums {
-  uint64_t trained, frozen, matrices; /* bytes, each tensor rounded up to the alignment; of frozen matrices in fp32 */
+  uint64_t trained, frozen, matrices; /* bytes; matrices: frozen ones, not rounded up to the alignment */
 } sums;
 
 static sums add_up(const brim_plan *p)
@@ -126,7 +126,7 @@ static void a_probe_has_a_backward_pass_of_its_head_only(void **state)
   golden_run t = plan("linear_probe", NULL, NULL, "reference", 0);
   const brim_graph *g = t.plan->program[0].graph;
   assert_int_equal(brim_plan_trained(t.plan), 28);
-  assert_int_equal(g->node_count - g->forward_count, 2); /* of the loss, and of the weight */
+  assert_int_equal(g->node_count - g->forward_count, 2); /* the gradients of the loss and of the weight */
   golden_run_close(&t);
 }
 
@@ -135,7 +135,7 @@ static void bf16_halves_frozen_matrices(void **state)
   golden_run wide = plan("lora", LORA, NULL, "cpu", 0), small = plan("lora", LORA, NULL, "cpu", BRIM_DTYPE_BF16);
   assert_int_equal(2 * add_up(small.plan).matrices, add_up(wide.plan).matrices);
   assert_true(small.plan->persistent_bytes < wide.plan->persistent_bytes);
-  /* copies in fp32 live only while they are read, also in the backward pass */
+  /* fp32 copies exist only while a node reads them, also in the backward pass */
   const brim_program *p = &small.plan->program[0];
   for (size_t i = 0; i < p->graph->tensor_count; i++) {
     const int32_t b = p->tensor_buffer[i], producer = p->graph->tensor[i]->producer;

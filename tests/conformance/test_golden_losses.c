@@ -41,7 +41,8 @@ static brim_tensor *cross_entropy(bench *b, brim_loss_attr attr, bool weighted)
 
 static brim_tensor *make_plain(bench *b)
 {
-  return cross_entropy(b, (brim_loss_attr){.ignore_index = IGNORED}, false); /* but no label is ignored */
+  /* This value is set, but no label has it. */
+  return cross_entropy(b, (brim_loss_attr){.ignore_index = IGNORED}, false);
 }
 BENCH_ROW(plain) = {"plain", make_plain, .is_loss = true};
 static brim_tensor *make_ignore(bench *b)

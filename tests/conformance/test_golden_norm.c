@@ -49,7 +49,7 @@ static brim_tensor *make_batch_norm(bench *b)
 
 static bool end_adds;
 
-/* A batch norm with relu, or with an addition and relu, as one node. */
+/* Builds a batch norm with relu, or with an addition and relu, as one node. */
 static brim_tensor *make_end(bench *b)
 {
   brim_graph *g = b->g;

@@ -26,7 +26,7 @@ typedef struct updates {
   const char *name; /* in the fixture */
   const brim_plugin *optimizer;
   const char *settings;
-  const char *model; /* NULL: of width 6 */
+  const char *model; /* settings of the model; NULL: width 6 */
 } updates;
 
 static const updates cases[] = {
@@ -93,7 +93,7 @@ static void stop(trainer *t)
   brim_arena_release(&t->fixture.arena);
 }
 
-/* The same as in the script. */
+/* These functions are the same as in make_optimizers.py. */
 static double start_value(int64_t which, int64_t i)
 {
   return (double)((i * 7919 + which * 31) % 10007 - 5003) * 1e-4;
@@ -105,7 +105,7 @@ static double gradient_value(int64_t which, int64_t step, int64_t i)
   return (double)((i * 6007 + which * 17 + step * 4001) % 9973 - 4986) * 2e-4 * sizes[(i + step) % 5];
 }
 
-/* step -1: the parameters themselves */
+/* Writes the gradients of a step; step -1: writes the parameters. */
 static void write_values(trainer *t, int64_t step)
 {
   const brim_graph *g = t->update->graph;
@@ -197,12 +197,13 @@ static void updates_match_the_papers(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
 }
 
-/* Of AdamW's eight bytes a value, two are left, and two floats for each 256 values; small parameters keep theirs. */
+/* 8-bit AdamW has two bytes a value instead of eight, and two floats for each 256 values; small parameters keep their
+ * whole states. */
 static void states_take_the_declared_bytes(void **state)
 {
   const struct {
     const char *name;
-    uint64_t bytes; /* of fc1.weight, 5760 doubles, [24, 240] */
+    uint64_t bytes; /* of the states of fc1.weight, which has 5760 doubles, [24, 240] */
   } expected[] = {{"lion", 5760 * 8},
                   {"adafactor", (24 + 240) * 8},
                   {"adafactor_mean", (24 + 240 + 5760) * 8},
@@ -228,7 +229,7 @@ static void states_take_the_declared_bytes(void **state)
   }
 }
 
-/* `even` and `odd` by the element's index. */
+/* Writes `even` to elements with an even index and `odd` to the others. */
 static void write_by_place(const trainer *t, const brim_tensor *to, double even, double odd)
 {
   const size_t count = (size_t)brim_shape_count(&to->shape);
@@ -251,8 +252,9 @@ static double greatest_magnitude(const trainer *t, const brim_tensor *of)
   return most;
 }
 
-/* A small gradient that becomes 0 next to large ones: its second moment is far below the first code, its first moment
- * is not. Adam's step is at most the learning rate while gradients stay similar, and much less here. */
+/* A small gradient becomes 0 next to large ones. Its second moment is then far below the first code, but its first
+ * moment is not, so the quotient could become very large. Adam's step is at most the learning rate while gradients stay
+ * similar, and much smaller here. */
 static void weights_stay_near_after_a_gradient_becomes_zero(void **state)
 {
   const char *const backends[] = {"reference", "cpu"};
@@ -303,7 +305,8 @@ static char *updated_on(const char *backend, const brim_plugin *optimizer, size_
   return all;
 }
 
-/* Written as a formula: the kernel's bits on cpu, and equal up to rounding in double precision on reference. */
+/* AdamW written as a formula has the kernel's bits on cpu, and on reference equals the kernel up to rounding in double
+ * precision. */
 static void adamw_as_a_formula_is_adamw(void **state)
 {
   size_t bytes = 0, same = 0;

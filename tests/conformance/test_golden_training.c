@@ -123,7 +123,7 @@ static void stop(trainer *t)
   brim_arena_release(&t->fixture.arena);
 }
 
-/* Samples [first, first + count) of the effective batch. */
+/* Runs samples [first, first + count) of the effective batch. */
 static void run_micro_batch(trainer *t, int64_t first, int64_t count, brim_step *step)
 {
   const golden_tensor *input = golden_find(&t->fixture, "", "input");
@@ -134,8 +134,8 @@ static void run_micro_batch(trainer *t, int64_t first, int64_t count, brim_step 
   must(brim_exec_run(t->exec, p, step, NULL));
 }
 
-/* Trains one step in two unequal micro-batches; returns the loss before it. *norm: of the gradients, if they are
- * clipped. */
+/* Trains one step in two unequal micro-batches; returns the loss before it. *norm: the norm of the gradients if they
+ * are clipped, else 0. */
 static double train_step(trainer *t, int index, double *norm)
 {
   double weight = 0;
@@ -158,7 +158,7 @@ static double train_step(trainer *t, int index, double *norm)
   return metrics[0] / weight;
 }
 
-/* The parameters as a program sees them: evaluation uses the averages, if there are any. */
+/* Checks the parameters as a program sees them: evaluation uses the averages, if the case has any. */
 static void check_parameters(const trainer *t, enum brim_program_kind kind, const char *prefix)
 {
   double value[200];

@@ -15,10 +15,10 @@
 #include "graph/fuse.h"
 #include "must.h"
 
-#define CLASSES 4100 /* 4096 are enough */
+#define CLASSES 4100 /* the core fuses from 4096 classes on */
 #define FEATURES 3
 #define HIDDEN 4
-#define BATCH 300 /* more than are processed at once */
+#define BATCH 300 /* more rows than a kernel processes at once */
 #define TOP_K 1500
 
 static loaded reference;
@@ -210,7 +210,7 @@ static void compare(const shape_of_model *m, enum brim_program_kind kind)
   assert_true(trains || (a[2] > 0 && a[2] < BATCH));
   for (size_t i = 0; trains && i < inside.plan->program[0].graph->parameter_count; i++)
     compare_gradient(&inside, &apart, i);
-  /* the saving is the logits, minus a rank and some padding */
+  /* the memory saved is that of the logits, minus a rank and some padding */
   assert_true(inside.plan->peak_bytes + BATCH * (CLASSES - 100) * sizeof(double) <= apart.plan->peak_bytes);
   take_away(&inside);
   take_away(&apart);
@@ -287,9 +287,9 @@ static void test_computing_logits_once_or_twice_gives_the_same_bits(void **state
 
 enum { VOCABULARY = 50257, SAMPLES = 512 };
 
-/* No tensor and no scratch is as large as the logits; nor, on a backend that works in pieces, are all together, except
- * for a piece of the rows where logits are kept for the gradient. If there is room for no more than that, they are
- * recomputed. */
+/* Checks that no tensor and no scratch memory is as large as the logits. On a backend that works in pieces, all of them
+ * together are also smaller, not counting the part of the logits that is kept for the gradient. With a budget too small
+ * to keep logits, they are recomputed. */
 static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_program_kind kind, uint64_t budget)
 {
   const uint32_t real = ((const brim_backend_ops *)on->plugin->ops)->real;

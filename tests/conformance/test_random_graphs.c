@@ -120,7 +120,7 @@ static void expect_same(const bench *a, const bench *b, const char *what)
   expect_same_tensor(a, a->g->metrics, b, b->g->metrics, what);
 }
 
-/* Results of parameters alone pass on their gradients only after the last piece, as in a step. */
+/* Results that depend on parameters alone pass on their gradients only after the last piece, as in a step. */
 static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
 {
   const bench_options options = s->options;
@@ -142,7 +142,7 @@ static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
   s->options = options;
 }
 
-/* For each way of choosing: the number of graphs in which something was recomputed. */
+/* The number of graphs in which something was recomputed, for each way to choose the nodes. */
 enum { WAYS = 4 };
 static int recomputed[WAYS];
 static int halves, small_halves; /* graphs in which only a fused node's second half was recomputed, and those in bf16 */
@@ -163,7 +163,7 @@ static bool has_half(const brim_graph *g)
   return false;
 }
 
-/* Recomputed results are the same, wherever they lie. */
+/* Expects the same bits with recompute, whether tensors share memory or not. */
 static void expect_same_recomputed(subject *s, const bench *whole, const backend *on)
 {
   const bool is_small = s->options.activations != 0;
@@ -190,8 +190,8 @@ static void expect_same_recomputed(subject *s, const bench *whole, const backend
   s->options = options;
 }
 
-/* If activations are rounded, intermediate results are rounded too: a fused kernel must not differ when only its second
- * half is recomputed. */
+/* Expects the same bits with activations in bf16. A fused kernel must round its intermediate result too, or it would
+ * differ when only its second half is recomputed. */
 static void check_small(subject *s, const backend *on)
 {
   const bench_options options = s->options;
@@ -244,8 +244,8 @@ static double distance(const double *a, const double *b, int64_t count)
   return sqrt(sum);
 }
 
-/* True if a value lies on different sides of a kink in the two, because rounding decides its sign: then the gradients
- * belong to different functions. */
+/* True if rounding puts a value on different sides of a kink in the two benches. Their gradients then belong to
+ * different functions. */
 static bool takes_another_side(const bench *a, const bench *b)
 {
   bool differs = false;
@@ -263,7 +263,8 @@ static bool takes_another_side(const bench *a, const bench *b)
   return differs;
 }
 
-/* Runs the reference with every result rounded to fp32: no backend can be expected to be closer than that. */
+/* Runs the reference with every result rounded to fp32: no backend can be expected to be closer to the reference than
+ * this run. */
 static bench *run_rounded(subject *s)
 {
   bench *b = create(s, &reference, 0);
@@ -290,7 +291,8 @@ static double gradients_norm(const bench *b)
   return sqrt(sum);
 }
 
-/* The error of x, relative to its own norm or the scale, reduced if rounding alone causes more than ROUNDING. */
+/* Checks the error of x, relative to its norm or to `scale` if that is larger. The error is reduced if rounding alone
+ * causes more than ROUNDING. */
 static void compare(const bench *got, const bench *expected, const bench *rounded, const brim_tensor *x, double scale,
                     double *worst)
 {
@@ -311,7 +313,7 @@ static void compare(const bench *got, const bench *expected, const bench *rounde
   free(c);
 }
 
-/* False if the gradients cannot be compared. */
+/* Returns false if the gradients cannot be compared. */
 static bool check_against_reference(subject *s, const backend *on, double *worst)
 {
   bench *expected = run(s, &reference, 0), *got = run(s, on, 0), *rounded = run_rounded(s);
@@ -437,7 +439,7 @@ static void reference_gives_the_same_bits(void **state)
   a_step_leaves_the_same_bits(&reference);
 }
 
-/* Otherwise a family might never be chosen because of its shapes. */
+/* Without this check, a family whose shapes never fit would go unnoticed. */
 static void every_family_of_operations_occurs(void **state)
 {
   int families[RANDOM_GRAPH_FAMILIES_MAX] = {0};

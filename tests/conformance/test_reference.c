@@ -1,5 +1,5 @@
-/* The reference backend's guarantees besides its numbers: a hard limit of memory, labels checked before they are used
- * as indices, and the random numbers that define dropout. */
+/* The reference backend's guarantees besides its numbers: a strict memory limit, labels checked before they are used as
+ * indices, and the random numbers that define dropout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,7 +120,8 @@ static void compare_masks(brim_dropout_key a, brim_dropout_key b, int *kept, int
     }
 }
 
-/* 16000 elements: six standard deviations are 329 for the kept ones, 367 for those on which two masks agree. */
+/* Of 16000 elements, six standard deviations are 329 for the number of kept ones, and 367 for the number on which two
+ * masks agree. */
 static void test_dropout_masks_keep_their_share_and_differ_by_seed_step_and_stream(void **state)
 {
   int kept, equal;

@@ -38,7 +38,7 @@ static void ranks_train_as_one_does(void **state)
       for (int shard = BRIM_SHARD_NONE; shard <= BRIM_SHARD_GRADIENTS; shard++)
         for (size_t b = 0; b < 3; b++) {
           if (BENCH_SHARE > 1 && b != (m + (size_t)ranks + (size_t)shard) % 3)
-            continue; /* a third, each size in some */
+            continue; /* runs a third of the cases; each size occurs in some */
           check((shard_how){.model = &shard_models[m],
                             .optimizer = &brim_optimizer_adamw,
                             .ranks = ranks,
@@ -88,7 +88,8 @@ static void sharding_works_with_every_optimizer_and_option(void **state)
 
 /* ---- plans ---- */
 
-/* Slices begin at multiples of a block, and those of all ranks together cover each parameter once. */
+/* Checks that slices begin at multiples of a block, and that the slices of all ranks together cover each parameter
+ * once. */
 static void check_slices(const shard_job *j)
 {
   const brim_graph *whole = j->plan[0]->program[0].graph;
@@ -149,7 +150,7 @@ static void a_single_rank_has_everything(void **state)
   shard_stop(&j);
 }
 
-/* A bucket's gradients exist only for a while; only a part of all is kept. */
+/* The gradients of a bucket exist only for a while, and a rank keeps only its shard of them. */
 static void sharded_gradients_need_less_memory(void **state)
 {
   uint64_t persistent[3];
@@ -194,7 +195,7 @@ static void states_that_cannot_be_sharded_are_refused(void **state)
   refuse(&h, true, "fused_backward");
 }
 
-/* A gradient of one rank that is not finite invalidates every rank's proof. */
+/* If a gradient is not finite on one rank, the proof of every rank is not finite. */
 static void every_rank_detects_a_gradient_that_is_not_finite(void **state)
 {
   for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++)

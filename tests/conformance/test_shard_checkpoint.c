@@ -133,7 +133,7 @@ static void any_number_of_ranks_resumes_from_a_checkpoint(void **unused)
     for (size_t kind = 0; kind < SHARD_MODELS; kind++) check_any_ranks_go_on(way, kind);
 }
 
-/* As when memory runs out: a rank's values wait in a file, or in host memory, while it plans again. */
+/* When memory runs out, a rank's values wait in a file or in host memory while it plans again. */
 static void a_rank_continues_under_another_plan(void **unused)
 {
   (void)unused;
@@ -148,7 +148,8 @@ static void a_rank_continues_under_another_plan(void **unused)
     shard_must(brim_snapshot_copy(before.exec[r], r > 0 ? scratch(".") : NULL, r, &s));
     assert_true(s.is_mapped == (r > 0));
     shard_must(brim_snapshot_put(&s, after.exec[r]));
-    assert_int_equal(brim_snapshot_put(&s, after.exec[(r + 1) % 3]), BRIM_EINTERNAL); /* has other slices */
+    /* Another rank has other slices. */
+    assert_int_equal(brim_snapshot_put(&s, after.exec[(r + 1) % 3]), BRIM_EINTERNAL);
     brim_snapshot_release(&s);
   }
   char *a = write_checkpoint(&before, new_run("before")), *b = write_checkpoint(&after, new_run("after"));

@@ -70,7 +70,7 @@ static brim_plan *plan_of(const loaded *backend, const way *w, const loaded *opt
   return plan;
 }
 
-/* As in the trainer: the update, or its second half, comes after the check of the loss. */
+/* Runs a step as the trainer does: the update, or the backward pass that contains it, follows the check of the loss. */
 static void run_step(brim_exec *exec, const brim_plan *plan, const brim_step *step)
 {
   const brim_program *p = &plan->program[0], *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -90,7 +90,7 @@ static void run_step(brim_exec *exec, const brim_plan *plan, const brim_step *st
   free(input);
 }
 
-/* All parameters, states and averages, as bytes; to be freed. */
+/* Returns all parameters, states and averages as bytes; the caller frees them. */
 static char *read_all(brim_exec *exec, const brim_plan *plan, size_t *count)
 {
   const brim_program *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -157,7 +157,7 @@ static void cpu_leaves_the_same_bits(void **state)
   check("", "cpu");
 }
 
-/* The kernels of a GPU, on the host. */
+/* Runs the kernels of a GPU on the host. */
 static void cuda_leaves_the_same_bits(void **state)
 {
   check("emulated", "cuda");
@@ -171,7 +171,7 @@ static const brim_node *update_of(const brim_graph *g, const brim_tensor *parame
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->out_count; k++)
       if (g->node[i]->out[k] == parameter) {
-        assert_null(found); /* once */
+        assert_null(found); /* a parameter has one update */
         found = g->node[i];
       }
   assert_non_null(found);
@@ -190,7 +190,7 @@ static void each_update_directly_follows_the_last_use(void **state)
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *parameter = &g->parameter[i];
     if (parameter->is_buffer) {
-      assert_int_equal(p->tensor_buffer[parameter->gradient->id], -1); /* exists at the commit */
+      assert_int_equal(p->tensor_buffer[parameter->gradient->id], -1); /* still exists at the commit */
       continue;
     }
     const brim_node *update = update_of(g, parameter->value);
@@ -228,7 +228,7 @@ static void a_use_after_the_update_is_found(void **state)
   unload_plugin(&backend);
 }
 
-/* The most over all nodes. */
+/* Returns the largest value over all nodes. */
 static uint64_t most_gradient_bytes(const brim_program *p)
 {
   uint64_t most = 0;

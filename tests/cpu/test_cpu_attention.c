@@ -93,7 +93,7 @@ static void test_masked_keys_have_no_influence(void **state)
       error += (double)(a[i] - b[i]) * (a[i] - b[i]);
       norm += (double)a[i] * a[i];
     }
-    assert_true(error <= 1e-12 * norm); /* other sums, in another order, in the last block */
+    assert_true(error <= 1e-12 * norm); /* the last block adds up in another order */
     assert_true(isnan(b[(T - 1) * HEADS * D]));
     run_stop(&clean);
     run_stop(&poisoned);

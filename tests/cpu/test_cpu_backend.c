@@ -489,7 +489,8 @@ static void test_instruction_sets_agree_within_rounding(void **state)
     error += pow((double)first[i] - (double)other[i], 2);
     norm += pow((double)first[i], 2);
   }
-  assert_true(sqrt(error / norm) < 1e-3); /* AdamW's first steps turn rounding of tiny gradients into whole steps */
+  /* In AdamW's first steps a tiny gradient causes a whole step, so rounding decides. */
+  assert_true(sqrt(error / norm) < 1e-3);
   free(first);
   free(other);
 }

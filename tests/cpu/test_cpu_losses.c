@@ -22,8 +22,8 @@ static brim_tensor *make_lstm(bench *b)
   return brim_lstm(b->g, "lstm", bench_input(b, &shape, "x"), 21, (brim_lstm_options){.layers = 2, .bidirectional = 1});
 }
 
-/* x [BATCH, steps, 30] with `classes` classes; `bound`: of the product's values and the bias's. Labels are below
- * `below`; 3 is ignored. */
+/* x is [BATCH, steps, 30], with `classes` classes. `bound` limits the values of product and bias. Labels are below
+ * `below`, and label 3 is ignored. */
 static brim_tensor *linear_loss_of(bench *b, int64_t steps, int64_t classes, double bound, int64_t below)
 {
   const brim_shape x = {3, {BATCH, steps, 30}}, product = {2, {classes, 30}}, label = {2, {BATCH, steps}};
@@ -62,7 +62,7 @@ static brim_tensor *make_large_loss(bench *b)
   return linear_loss(b, 70, 4096, 1);
 }
 
-/* Longer than a sum in fp32. */
+/* Rows are longer than one fp32 partial sum. */
 static brim_tensor *make_bce(bench *b)
 {
   const brim_shape shape = {2, {BATCH, 4500}};

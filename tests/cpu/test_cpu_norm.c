@@ -36,7 +36,8 @@ static brim_tensor *make_batch_norm_flat(bench *b)
 }
 static brim_tensor *make_group_norm(bench *b)
 {
-  return brim_group_norm(b->g, "norm", blocked_input(b, 48), 4, 1e-5); /* 12 channels: across blocks */
+  /* Groups of 12 channels cross the borders of blocks. */
+  return brim_group_norm(b->g, "norm", blocked_input(b, 48), 4, 1e-5);
 }
 static brim_tensor *make_layer_norm(bench *b)
 {

@@ -1,6 +1,7 @@
 /* Matrix products are computed in one of several ways, depending on their shapes. Every way must give the same bits for
- * an element, since a linear layer's bits must not depend on the micro-batch: compares a product made in one call with
- * the same made some rows at a time, and some of K at a time, on every instruction set of this processor. */
+ * an element, since a linear layer's bits must not depend on the micro-batch: the test compares a product computed in
+ * one call with the same product computed some rows at a time, and some of K at a time, on every instruction set of
+ * this processor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +70,7 @@ static void test_few_rows_have_the_bits_of_many(void **state)
       }
 }
 
-/* A gradient of weights: its sum over samples that come a few at a time. */
+/* Computes a gradient of weights as a sum over samples, a few samples at a time. */
 static void test_a_small_sum_continues_where_the_one_before_ended(void **state)
 {
   matrices *v = *state;

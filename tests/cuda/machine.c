@@ -193,7 +193,7 @@ uint64_t kernels_run(void)
   return kernels;
 }
 
-/* Every third parameter is not decayed. */
+/* Excludes every third parameter from weight decay. */
 static void choose(const void *params, const brim_tensor *parameter, brim_update_attr *out)
 {
   out->nesterov = params != NULL;
@@ -209,7 +209,7 @@ static void add_state(brim_update_form *form, uint32_t dtype, int64_t count)
   form->state[form->state_count++].shape = (brim_shape){1, {count}};
 }
 
-/* The states of an operation on a vector. */
+/* Lists the states that an update needs for a parameter that is a vector. */
 static void form_of(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   const char *op = params;

@@ -138,9 +138,9 @@ static double one(double x, double factor)
 
 typedef double formula(double x, double factor);
 
-/* Errors of values are relative to the value itself, so results near 0 keep their digits too. A sum of parts that
- * cancel cannot keep them, so errors of slopes are relative to 1 if the slope is less. The relative error of e^u is the
- * absolute error of u: the rounding of numbers up to 103, beyond which everything is 0. */
+/* Errors of values are relative to the value itself, so that results near 0 must be precise too. Slopes are sums whose
+ * terms may cancel, so their errors are relative to 1 if the slope is less than 1. The relative error of e^u is the
+ * absolute error of u. u is at most 103, because beyond that every result is 0, and it is rounded. */
 static const struct row {
   const char *name;
   int kind;
@@ -185,12 +185,12 @@ static void check_value(const struct row *r, float factor, float x)
 {
   const cuda_activation a = {r->kind, factor};
   const double expected = r->value((double)x, (double)factor);
-  /* A factor of x, such as a sigmoid, that is below the normal numbers is a multiple of the least subnormal one. */
+  /* If a factor of x, such as a sigmoid, is subnormal, it is only a multiple of the least subnormal number. */
   const double denormal = 2 * (double)FLT_TRUE_MIN * fmax(fabs((double)x), 1);
   check("value", r->name, x, cuda_activate(a, x), expected, r->error * fabs(expected) + denormal);
 }
 
-/* kept: x, or a y. */
+/* kept: x or y, whichever the gradient needs. */
 static void check_slope(const struct row *r, float factor, float kept, float dy)
 {
   const cuda_activation a = {r->kind, factor};
@@ -226,7 +226,7 @@ static void test_functions_at_all_magnitudes(void **state)
     }
 }
 
-/* Results are of the formula's kind even where it makes a NaN of an infinity: a failed step must not look like a good
+/* Results are NaN or infinite exactly where those of the formula are, so that a failed step never looks like a good
  * one. */
 static void test_functions_at_nan_and_infinities(void **state)
 {
@@ -244,7 +244,7 @@ static void test_functions_at_nan_and_infinities(void **state)
       }
 }
 
-/* A cut-off element gives 0 for every incoming gradient: not NaN * 0. */
+/* An element that relu cut off has the gradient 0 for every incoming gradient, even NaN. */
 static void test_relu_and_values_that_are_not_finite(void **state)
 {
   const cuda_activation relu = {CUDA_RELU, 0};

@@ -20,7 +20,7 @@ typedef struct subject {
   brim_shape sample;
   int64_t classes;
   int32_t task;
-  bool compiled; /* has attention, whose kernels cuDNN compiles: a second for each plan */
+  bool compiled; /* has attention: cuDNN compiles its kernels, which takes a second for each plan */
 } subject;
 
 static const subject subjects[] = {
@@ -56,7 +56,7 @@ static const subject subjects[] = {
     GPT2("gpt2_xl", "dropout: 0\n", 1024, 50257),
 };
 
-/* `id`: as in deviceless.c. */
+/* `id`: the name in deviceless.c. */
 typedef struct gpu {
   const char *id;
   bool gradients; /* brim uses cuDNN's gradients of attention on this device */
@@ -64,14 +64,15 @@ typedef struct gpu {
 
 static const gpu gpus[] = {{"h100", true}, {"a100", true}, {"l40s", true}, {"b200", false}, {"rtx5090", false}};
 
-enum { QUICK = 2 }; /* the first of them, without an argument */
+enum { QUICK = 2 }; /* number of GPUs, the first ones, that a run without an argument tests */
 static bool everything;
 static const gpu *device;
 static loaded backend;
 
 /* ---- models ---- */
 
-/* With the settings of a file of configs/model, which begin with `id: <the model>`; or none. */
+/* Loads a model with the settings of a file of configs/model, which begin with `id: <the model>`; without a file, loads
+ * the model of that name. */
 static void load_model(loaded *out, const char *name, const char *settings)
 {
   char path[512], id[64], text[1024] = "";
@@ -130,7 +131,8 @@ static uint64_t count_of(const char *name)
   return value;
 }
 
-/* Attention with dropout or in fp32 is not requested, nor its gradients where they are left out. */
+/* brim does not request cuDNN's attention with dropout or in fp32, nor its gradients on devices where `gradients` is
+ * false. */
 static bool is_refused(const brim_node *n, const brim_kernel_need *need)
 {
   if (!need->refused) return false;
@@ -211,6 +213,6 @@ int main(int argc, char **argv)
   if (!everything)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test_prestate_setup_teardown(
         test_layers_of_one_shape_share_a_plan, select_device, leave_device, (void *)&gpus[0]);
-  if (count == 0) return 2; /* an argument that names no GPU */
+  if (count == 0) return 2; /* the argument names no GPU */
   return _cmocka_run_group_tests("descriptors", tests, count, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 enum { INPUT = 1000 };
 
-/* The squared norm of the input, so a result shows which input it came from. */
+/* The program computes the squared norm of its input, so a result shows which input it came from. */
 static brim_graph *norm_graph(int64_t count)
 {
   brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, false);
@@ -160,7 +160,7 @@ static void test_an_index_out_of_range_comes_out_where_results_are_waited_for(vo
   assert_string_equal(brim_error_text(), expected);
   assert_int_equal(m.ops->synchronize(m.self), BRIM_EINVAL);
   assert_string_equal(brim_error_text(), expected);
-  OK(m.ops->synchronize(m.self)); /* the error was reported already */
+  OK(m.ops->synchronize(m.self)); /* an earlier call reported the error */
   index[17] = 3;
   OK(m.ops->feed(m.self, &in, 1));
   run_program(&m, make_step(0), NULL);

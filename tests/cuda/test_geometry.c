@@ -129,7 +129,7 @@ static void check_reduction(const brim_shape *x, bool channels_last, uint32_t ax
     for (int32_t d = r.summed_rank - 1; d >= 0; d--) at += cuda_take(&r.summed[d], &t) * r.summed_x[d];
     assert_in_range(at, 0, brim_shape_count(x) - 1);
     seen[at]++;
-    for (int d = 3; d >= 0; d--) { /* the place of that element's sum */
+    for (int d = 3; d >= 0; d--) { /* computes the place of that element's sum */
       from += at / step[d] % x->dim[d] % y.dim[d] * stride_y;
       stride_y *= y.dim[d];
     }

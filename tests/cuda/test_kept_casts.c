@@ -101,7 +101,8 @@ static char *train(const brim_plan *plan, const loaded *optimizer, size_t *count
   return bytes;
 }
 
-/* The same parameters' casts come first, in the same places, and nothing else of the program gets their memory. */
+/* Checks that both programs begin with the casts of the same parameters, in the same places, and that nothing else in a
+ * program gets their memory. */
 static void check_places(const brim_plan *plan)
 {
   const brim_program *a = &plan->program[0], *b = &plan->program[1];

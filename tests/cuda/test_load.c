@@ -1,5 +1,5 @@
-/* The error if cuDNN cannot be loaded. The plugin's own file is compiled in; next to this program lies a libraries.so.1
- * that needs libcudnn.so.19, which does not exist; libcudnn.so.18 does. */
+/* The error if cuDNN cannot be loaded. The test contains the plugin's own load.c. The libraries.so.1 beside this
+ * program needs libcudnn.so.19, which does not exist, while libcudnn.so.18 does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

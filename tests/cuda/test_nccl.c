@@ -16,13 +16,13 @@
 #include "dist/collectives.h"
 
 #define RANKS_MAX 4
-#define LATE_SECONDS 600 /* a test that takes longer hangs */
+#define LATE_SECONDS 600 /* a test that takes longer counts as hanging */
 #define SHORT_SECONDS 4  /* for a rank that never answers */
 
 /* ---- ranks communicate through shared memory ---- */
 
 typedef struct board {
-  int arrived[RANKS_MAX]; /* meetings */
+  int arrived[RANKS_MAX]; /* number of meetings so far */
   char said[RANKS_MAX][BRIM_EXCHANGE_BYTES];
 } board;
 static board *common;
@@ -32,7 +32,7 @@ typedef struct fixture {
   const brim_backend_ops *device;
   void *queue;
   rank_under_test rank;
-  brim_comm_ops ops; /* the plugin's, whose collectives all go into the device's queue */
+  brim_comm_ops ops; /* the plugin's functions; all collectives go into the device's queue */
   int meetings;
 } fixture;
 static fixture me;
@@ -44,7 +44,7 @@ static bool all_at(int meeting)
   return true;
 }
 
-/* Twice, so that nothing is overwritten while others still read it. */
+/* Meets twice, so that no rank overwrites numbers that others still read. */
 static brim_status meet(void)
 {
   const double start = brim_now();
@@ -155,7 +155,7 @@ static void test_every_kind_of_every_type_and_size(void **state)
   for (int32_t ranks = 1; ranks <= 3; ranks++) check_ranks(ranks, add_up);
 }
 
-/* Kernels that fill the buffer, a sum after them, and kernels after the sum: ordered only by marks, the host does not
+/* Kernels fill the buffer, a sum follows them, and kernels follow the sum. Only marks order them; the host does not
  * wait until it reads. */
 static void be_in_order(int32_t rank, int32_t ranks)
 {
@@ -198,7 +198,7 @@ static void test_marks_order_collectives_with_kernels(void **state)
   unsetenv("EMULATED_STREAMS");
 }
 
-/* A busy host does not keep other devices waiting. */
+/* Other devices do not wait for a rank whose host is busy. */
 static void be_elsewhere(int32_t rank, int32_t ranks)
 {
   static float buffer[1000];
@@ -208,7 +208,7 @@ static void be_elsewhere(int32_t rank, int32_t ranks)
   must(me.ops.start(me.comm.self, &sum, NULL) == BRIM_OK, brim_error_text());
   if (rank == 0)
     while (done < 1) must(me.ops.poll(me.comm.self, &done) == BRIM_OK, brim_error_text());
-  must(meet() == BRIM_OK, "rank 0 waits for a host"); /* where the others wait without asking their devices */
+  must(meet() == BRIM_OK, "rank 0 waits for a host"); /* the other ranks wait there without polling their devices */
   close_rank();
 }
 
@@ -219,10 +219,11 @@ static void test_a_device_continues_while_its_host_is_elsewhere(void **state)
 
 /* ---- failures ---- */
 
-static const char *expected_text; /* in the message of a rank that detects the failure */
+static const char *expected_text; /* part of the message of a rank that detects the failure */
 static double time_to_connect, time_to_find_out;
 
-/* Makes sums until something fails; then the end must not wait for others, so it must not finalize. */
+/* Makes sums until something fails. Closing must then not wait for other ranks, so the communicator must not
+ * finalize. */
 static void go_until_it_fails(int32_t rank, int32_t ranks)
 {
   static float buffer[100000];
@@ -257,7 +258,7 @@ static void check_failure(const char *failure, int32_t failing, const char *text
     if (r != failing && ended[r] != 0) fail_msg("%s: rank %d ended with %d", failure, (int)r, ended[r]);
 }
 
-/* Twenty collectives are made while it connects. */
+/* A communicator makes twenty collectives while it connects. */
 static void test_a_rank_that_cannot_start_a_collective_reports_nccls_error(void **state)
 {
   check_failure("1:start:22", -1, "", LATE_SECONDS, 1);

@@ -121,7 +121,7 @@ static void test_a_field_with_a_tab_is_no_choice(void **state)
   assert_int_equal(cuda_profile_add(&p, "gpu", "lib", "", "a"), BRIM_EINTERNAL);
   assert_int_equal(p.count, 0);
   cuda_profile_release(&p);
-  assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK); /* nor is it in the file */
+  assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK); /* the file does not have it either */
   assert_int_equal(p.count, 0);
   cuda_profile_release(&p);
 }
@@ -216,7 +216,7 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
   EXPECT_OTHER_KEY(cuda_dnn_key, c, changed.conv.dtype = BRIM_DTYPE_F16);
 }
 
-/* The longest keys fit, as a truncated part might distinguish two keys. */
+/* The longest keys are not truncated, because two keys might differ only in the truncated part. */
 static void test_the_greatest_sizes_fit_into_a_key(void **state)
 {
   const int64_t most = INT32_MAX, square = (int64_t)INT32_MAX * INT32_MAX;

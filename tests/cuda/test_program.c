@@ -15,7 +15,8 @@
 
 /* ---- updates ---- */
 
-/* Three graphs of one kind: whole, node by node through debug_launches, and by each node's run. */
+/* Runs three equal graphs: one as a whole, one node by node through debug_launches, and one by each node's run
+ * function. */
 static void check_graphs(brim_graph *const graph[3], uint64_t kernels)
 {
   machine whole, debugged, single;
@@ -45,7 +46,7 @@ static void check_update(const char *op, int64_t parameters, double max_norm, do
   check_graphs(graph, kernels);
 }
 
-/* The kernels: the program's first one; updates; averages; buffers. */
+/* The program launches its first kernel, and one kernel each for updates, averages and buffers. */
 static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
   check_update("adamw", 20, 0, 0, 3);
@@ -57,27 +58,29 @@ static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(v
   check_update("adamw", 1, 0, 0, 2);
 }
 
-/* Of 20 tensors 15 are trained, with buffers in between; adafactor sums rows and columns between its launches. */
+/* Of 20 tensors 15 are trained, and buffers lie between them. adafactor adds up rows and columns between its
+ * launches. */
 static void test_updates_of_other_states_are_launches_of_their_own(void **state)
 {
   check_update("adamw8bit", 20, 0, 0, 1 + 15 + 5);
   check_update("adafactor", 20, 0.5, 0, 1 + 3 + 15 * 7 + 5);
 }
 
-/* And two for the norm, one for the factor. */
+/* Clipping adds two launches for the norm and one for the factor. */
 static void test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits(void **state)
 {
   check_update("adamw", 20, 0.5, 0, 6);
   check_update("sgd", 20, 0.5, 0.75, 7);
 }
 
-/* 450 trained and 150 buffers: their averages need two tables. */
+/* The averages of 450 trained parameters and 150 buffers need two tables. */
 static void test_work_beyond_one_table_continues_in_the_next(void **state)
 {
   check_update("sgd", 600, 0, 0.5, 5);
 }
 
-/* The same parameter twice, and its average between: in one launch the second would not see the first. */
+/* Updates the same parameter twice, with its average in between. If both updates were one launch, the second would not
+ * see the first. */
 static brim_graph *twice_graph(void)
 {
   const brim_shape shape = {1, {5000}};
@@ -154,8 +157,8 @@ static void check_federation(int64_t parameters, uint64_t kernels)
   check_graphs(graph, kernels);
 }
 
-/* The kernels: the program's first one; two for the distance; fold, serve, steer, adopt; each once for as many as fit
- * into a table. */
+/* The program launches its first kernel, two kernels for the distance, and fold, serve, steer and adopt once for each
+ * table of parameters. */
 static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
   check_federation(20, 1 + 2 + 4);
@@ -258,11 +261,11 @@ static void check_failed_proof_of(brim_graph *const graph[2])
   for (int i = 0; i < 3; i++) {
     write_tensor(&m, proof, &bad[i]);
     run_program(&m, make_step(1), on_device);
-    write_tensor(&m, proof, &good); /* after the program; the next ones have no effect all the same */
+    write_tensor(&m, proof, &good); /* written after the program; the next programs have no effect all the same */
     run_program(&m, make_step(2), on_device);
     run_program(&m, make_step(3), on_device);
     OK(m.ops->upload(m.self, m.memory[proof->id], &(double){0}, sizeof(double)));
-    check_same(&m, &untouched); /* reading does not synchronize */
+    check_same(&m, &untouched); /* the comparison reads without synchronizing */
     OK(m.ops->synchronize(m.self));
     check_parameters(&m, false);
   }

@@ -12,7 +12,7 @@
 
 #define TENSORS_MAX 2000
 
-/* Elements seen, by tensor; a tensor's number is in its entry's flags. */
+/* The elements found so far, by tensor. The flags of an entry hold the tensor's number. */
 typedef struct seen {
   int64_t count[TENSORS_MAX], elements[TENSORS_MAX], next[TENSORS_MAX];
   int tables;
@@ -59,7 +59,8 @@ static void check_tensors(const int64_t *count, int tensors, int tables_expected
 static void test_a_table_fits_a_kernels_arguments(void **state)
 {
   assert_true(sizeof(cuda_table) + 64 <= CUDA_PARAMETER_BYTES);
-  assert_true(sizeof(cuda_table) + 64 + sizeof(cuda_table_entry) > CUDA_PARAMETER_BYTES); /* and wastes no room */
+  /* One more entry would not fit. */
+  assert_true(sizeof(cuda_table) + 64 + sizeof(cuda_table_entry) > CUDA_PARAMETER_BYTES);
   assert_int_equal(offsetof(cuda_table, entry), offsetof(cuda_table_few, entry));
 }
 

@@ -40,7 +40,7 @@ static bool is_same(const void *buffer, uint32_t dtype, uint64_t i, const void *
   return memcmp((const char *)buffer + i * bytes, expected, bytes) == 0;
 }
 
-/* The sum over ranks, in their order, in the type's own arithmetic. */
+/* Computes the sum over ranks in their order, in the type's own arithmetic. */
 static void expect_sum(uint32_t dtype, int32_t ranks, uint64_t i, uint64_t salt, void *out)
 {
   float f = (float)value_of(0, i, salt);
@@ -52,7 +52,7 @@ static void expect_sum(uint32_t dtype, int32_t ranks, uint64_t i, uint64_t salt,
   set(out, dtype, 0, dtype == BRIM_DTYPE_F64 ? d : (double)f);
 }
 
-/* The rank whose numbers must be at place `i`; -1: the sum; -2: undefined. */
+/* Returns the rank whose number must be at place `i`; -1: the sum of all ranks; -2: undefined. */
 static int32_t whose(const rank_under_test *rank, const brim_collective *c, uint64_t i)
 {
   const int32_t part =
@@ -90,11 +90,12 @@ static uint64_t finish(const rank_under_test *rank, uint64_t ticket)
   for (;;) {
     rank_check(rank, rank->ops->poll(rank->self, &done) == BRIM_OK, brim_error_text());
     if (done >= ticket) return done;
-    usleep(10); /* lets the others run, which may have no other processor */
+    usleep(10); /* gives the processor to the other ranks, which may have no other one */
   }
 }
 
-/* One collective of every kind and type for each of these counts: zero, fewer than ranks, odd, more than a piece. */
+/* Lists one collective of every kind and type for each count. Counts are zero, less than the number of ranks, odd, or
+ * more than a piece. */
 static size_t list(const rank_under_test *rank, brim_collective *out)
 {
   static const uint64_t counts[] = {0, 1, 2, 3, 4, 5, 127, 1021, 65537, 300007, 700001};
@@ -111,7 +112,7 @@ static size_t list(const rank_under_test *rank, brim_collective *out)
   return n;
 }
 
-/* Runs all of the list, `depth` at a time. *hash: of all sums. */
+/* Runs all collectives of the list, `depth` at a time. *hash: the hash of all sums. */
 static void check_list(const rank_under_test *rank, size_t depth, uint64_t *tickets, uint64_t *hash)
 {
   brim_collective c[256];

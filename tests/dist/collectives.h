@@ -18,7 +18,7 @@ typedef struct rank_under_test {
 
 /* Ends the job with exit status 1 if `holds` is false. */
 void rank_check(const rank_under_test *rank, bool holds, const char *what);
-/* Ends the job if it fails, as brim does. */
+/* Ends the job as brim does if the call fails. */
 void rank_exchange(const rank_under_test *rank, const void *own, uint32_t bytes, void *all);
 
 /* Checks collectives of every kind and type and of many sizes, one and several at a time, against sums in the order of

@@ -32,7 +32,7 @@ def _delete(names):
 
 
 def problem():
-    """The reason why this machine cannot do it, in one line, or None."""
+    """Returns the reason why this machine cannot have two hosts, in one line, or None."""
     name = f"brim{os.getpid()}-try"
     try:
         _ip("netns", "add", name)
@@ -74,7 +74,7 @@ class Hosts:
         self.agent.chmod(0o755)
 
     def enter(self, host):
-        """The prefix of a command that runs it on a host, with that host's name."""
+        """Returns the prefix that makes a command run on a host, with that host's name."""
         name = self.names[host]
         return ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "host"]
 
@@ -88,7 +88,7 @@ class Hosts:
         return Job(self.folder, command, settings, self.enter(0))
 
     def where(self, process):
-        """The host that a process runs on; None: neither, or it has ended."""
+        """Returns the host that a process runs on, or None if it runs on neither or has ended."""
         try:
             network = os.stat(f"/proc/{process}/ns/net").st_ino
         except OSError:

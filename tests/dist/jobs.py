@@ -27,7 +27,7 @@ ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_bi
 
 
 def ranks_among(processes):
-    """The processes among them that are ranks of brim, by Open MPI's numbers: {rank: process}."""
+    """Returns those of the processes that are ranks of brim, by Open MPI's numbers: {rank: process}."""
     found = {}
     for process in processes:
         try:
@@ -52,7 +52,8 @@ class Job:
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def processes(self):
-        """The remaining process ids. A process that has ended but was not waited for has no environment."""
+        """Returns the ids of the remaining processes. A process that has ended but was not waited for has no
+        environment."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -63,7 +64,7 @@ class Job:
         return found
 
     def lines(self):
-        """Their command lines, for messages."""
+        """Returns the command lines of the remaining processes, for messages."""
         found = []
         for process in self.processes():
             try:

@@ -42,7 +42,7 @@ void rank_check(const rank_under_test *rank, bool holds, const char *what)
 static void give_up(brim_status status, int32_t late, double waited)
 {
   if (status == BRIM_EPEER)
-    sleep(3); /* rank 0 reports, and ends the job */
+    sleep(3); /* meanwhile rank 0 reports the failure and ends the job */
   else
     fprintf(stderr, "rank %d after %.1f s: %s; late: %d\n", (int)me.world.rank, waited, brim_error_text(), (int)late);
   me.ops->end_all(me.self, brim_status_exit(status));

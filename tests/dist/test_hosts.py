@@ -32,7 +32,7 @@ class Ranks(TwoHosts):
         self.assertEqual(job.process.stdout.readline(), "begun\n")
         self.assertEqual({self.hosts.where(process) for process in job.processes()}, {0, 1})
         self.hosts.cut()
-        self.assert_nothing_left(job)  # else TCP gives up after a quarter of an hour
+        self.assert_nothing_left(job)  # otherwise TCP would give up only after a quarter of an hour
         status, _, err = job.finish()
         self.assertNotEqual(status, 0)
         self.assertRegex(err, r"rank 0 after [0-9.]+ s: .*; late: [23]\n")

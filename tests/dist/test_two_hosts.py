@@ -45,7 +45,7 @@ class Training(TwoHosts):
         return job
 
     def wait_for_end(self, job):
-        self.assert_nothing_left(job)  # else TCP gives up after a quarter of an hour
+        self.assert_nothing_left(job)  # otherwise TCP would give up only after a quarter of an hour
         return job.finish()
 
     def test_the_results_of_one_host_with_every_sharding(self):

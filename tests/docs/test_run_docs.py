@@ -56,7 +56,7 @@ class RunDocs(unittest.TestCase):
                           ("text", printed.replace("1", "2").replace("3", "4").replace("6", "7")), status=1)
 
     def test_brim_must_accept_the_configurations_of_examples(self):
-        """A sweep has one for each job; brim here refuses words that contain "wrong"."""
+        """A sweep has a configuration for each job. The brim of this test refuses words that contain "wrong"."""
         brim = self.page.parent / "bin/brim"
         brim.parent.mkdir()
         brim.write_text('#!/bin/sh\ncase "$*" in *wrong*) echo "refused: $*" >&2; exit 2;; esac\n')

@@ -1,5 +1,5 @@
 /* See described.h. Each operation has a line: the function's name without brim_, and its arguments in the order of
- * brim/model.h. A tensor is given by the number of its result; 0 is the input. */
+ * brim/model.h. A number stands for a tensor: 0 is the input, and results follow in their order. */
 #include "engine/described.h"
 
 #include <stdlib.h>
@@ -371,7 +371,7 @@ static brim_tensor *make_slice(builder *b)
   return brim_slice(b->graph, x, axis, start, integer(b));
 }
 
-/* All parts become tensors; the last is returned. */
+/* Adds all parts to the tensors, and returns the last one. */
 static brim_tensor *make_split(builder *b)
 {
   brim_tensor *x = tensor(b), *part[8] = {0};

@@ -18,17 +18,17 @@ enum {
 /* The words of a line. */
 typedef struct described_line {
   char text[DESCRIBED_LINE_MAX];
-  const char *word[DESCRIBED_WORDS_MAX + 1]; /* NULL at the end */
+  const char *word[DESCRIBED_WORDS_MAX + 1]; /* ends with NULL */
   int count;
 } described_line;
 
-/* Values of a parameter: offset + scale * u, with u in [-1, 1) by described_number. */
+/* A parameter, whose values are offset + scale * u with u in [-1, 1) from described_number(). */
 typedef struct described_parameter {
   char name[64];
   uint64_t count;
   double offset, scale;
-  /* After the last step, in double precision: the sum of the values times numbers in [-1, 1); and the tolerance for a
-   * sum in single precision. */
+  /* The expected sum after the last step, in double precision: each value times a number in [-1, 1). The tolerance is
+   * for training in single precision. */
   double sum, tolerance;
 } described_parameter;
 
@@ -47,21 +47,21 @@ typedef struct described {
   double expected_loss[DESCRIBED_STEPS_MAX], loss_tolerance, answers_sum, answers_tolerance;
 } described;
 
-/* Number i of `stream`, in [-1, 1) with 24 bits: the same in make_engine.py. */
+/* Returns number i of `stream`, in [-1, 1) with 24 bits; make_engine.py computes the same. */
 double described_number(uint64_t seed, uint64_t stream, uint64_t i);
 
-/* Reads the next case of a file; false at its end. A mistake in the file ends the program. */
+/* Reads the next case of a file; returns false at the end of the file. A mistake in the file ends the program. */
 bool described_read(FILE *file, described *out);
 
 /* brim's results. */
 typedef struct described_result {
   double loss[DESCRIBED_STEPS_MAX];
   float *parameter[DESCRIBED_PARAMETERS_MAX];
-  float *answers; /* for the last micro-batch, or NULL */
+  float *answers; /* the answers for the last micro-batch, or NULL */
   uint64_t answer_count;
 } described_result;
 
-/* Trains it on an engine. The caller frees the result, whatever the status. */
+/* Trains a case on an engine. The caller frees the result, whatever the status. */
 brim_status described_train(const described *d, brim_engine *engine, described_result *out);
 void described_result_free(described_result *result);
 #endif

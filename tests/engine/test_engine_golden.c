@@ -15,7 +15,7 @@
 
 #include "engine/described.h"
 
-enum { SUMS = 900 }; /* the stream of factors for the values */
+enum { SUMS = 900 }; /* the stream of the factors by which values are multiplied */
 
 static brim_engine *open_engine(const char *backend)
 {

@@ -122,7 +122,8 @@ memory_request interpose_at(size_t i)
   snprintf(out.object, sizeof out.object, "?");
   for (int k = 2; k < raw->depth; k++) {
     Dl_info info;
-    if (dladdr(raw->frame[k], &info) == 0 || !info.dli_fname) break; /* code made at run time: a library's */
+    /* Code generated at run time belongs to a library. */
+    if (dladdr(raw->frame[k], &info) == 0 || !info.dli_fname) break;
     if (is_runtime(info.dli_fname)) continue;
     snprintf(out.object, sizeof out.object, "%s", info.dli_fname);
     snprintf(out.symbol, sizeof out.symbol, "%s", info.dli_sname ? info.dli_sname : "");
@@ -135,7 +136,7 @@ memory_request interpose_at(size_t i)
 void interpose_prepare(void)
 {
   void *frame[FRAMES];
-  if (backtrace(frame, FRAMES) < 1) fprintf(stderr, "no backtraces here\n"); /* loads the unwinder */
+  if (backtrace(frame, FRAMES) < 1) fprintf(stderr, "no backtraces here\n"); /* the call loads the unwinder */
 }
 
 void interpose_start(void)

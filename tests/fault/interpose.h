@@ -16,7 +16,7 @@ typedef struct memory_request {
   char symbol[128]; /* its nearest exported name, "" if there is none */
 } memory_request;
 
-void interpose_prepare(void); /* once, before anything else */
+void interpose_prepare(void); /* call it once, before anything else */
 void interpose_start(void);   /* clears the records and starts recording */
 void interpose_stop(void);
 size_t interpose_count(void); /* number of requests between start and stop */

@@ -32,7 +32,7 @@ brim_status __real_brim_trainer_step(brim_trainer *trainer, bool more);
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more);
 
 static int64_t counted_steps;
-static double pause_seconds; /* in the middle: long enough that policies are asked again between two steps */
+static double pause_seconds; /* of a pause in the middle, long enough that policies are asked again */
 
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 {
@@ -50,7 +50,7 @@ brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 brim_status __real_brim_resize_ask(brim_resize *resize, bool *changes);
 brim_status __wrap_brim_resize_ask(brim_resize *resize, bool *changes);
 
-static int asked; /* for another plan */
+static int asked; /* times that policies were asked for another plan */
 
 brim_status __wrap_brim_resize_ask(brim_resize *resize, bool *changes)
 {
@@ -109,11 +109,11 @@ static void check_run(const char *model, const char *backend, int workers, int a
   snprintf(words[1], sizeof words[1], "training.gradient_accumulation_steps=%d", accumulation);
   const char *override[32] = {
       model, backend, dir, words[0], words[1],
-      /* an epoch of 4 or 2 steps, whose last micro-batch is shorter; only steps until the last of them */
+      /* 4 or 2 steps an epoch, with a shorter last micro-batch; no evaluation or checkpoint between steps */
       "dataset=synthetic", "dataset.train_count=100", "dataset.test_count=0", "training.batch_size=32",
       "training.steps=12", "training.checkpoint_every_steps=1000", "observe.log_every_steps=2", "augment.flip=true",
       "augment.crop_padding=2",
-      /* meanwhile a thread reads memory, without anything to report */
+      /* meanwhile a thread reads the use of memory, and has nothing to report */
       "memory.check_interval_seconds=0.001", "memory.warn_percent=100", "memory.critical_percent=0"};
   size_t overrides = 0;
   while (override[overrides]) overrides++;
@@ -138,7 +138,7 @@ static void check_steps(const char *model, const char *backend, int workers, int
   check_run(model, backend, workers, accumulation, NULL, 0);
 }
 
-/* The queue is read, and no job waits. */
+/* The policy reads the queue, in which no job waits. */
 static void a_policy_called_between_steps_allocates_nothing(void **state)
 {
   char claims[SCRATCH_PATH * 2 + 16];
@@ -148,7 +148,7 @@ static void a_policy_called_between_steps_allocates_nothing(void **state)
   asked = 0;
   check_run("model=mlp", "backend=cpu", 3, 1, words, sizeof words / sizeof words[0]);
   pause_seconds = 0;
-  assert_true(asked >= 2); /* before the first step, and after the pause */
+  assert_true(asked >= 2); /* once before the first step, and once after the pause */
 }
 
 static void cpu_steps_of_a_cnn_allocate_nothing(void **state)
@@ -249,7 +249,7 @@ static void the_arena_is_the_planned_peak_to_the_byte(void **state)
     for (size_t k = 0; k < 3; k++) check_arena(backends[i], batches[k]);
 }
 
-/* The tests above can fail only if this works. */
+/* The tests above can fail only if the counting works. */
 static void requests_are_seen_and_attributed_to_the_caller(void **state)
 {
   interpose_start();

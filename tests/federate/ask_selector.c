@@ -8,7 +8,7 @@
  *   select ROUND WANTED DEADLINE SEED COUNT [COUNT candidates]
  *   learn ROUND COUNT [COUNT times: client arrived]                after the round's `columns`
  *
- * All memory that it sees has exactly the required size, so AddressSanitizer detects accesses beyond it. */
+ * All memory that the selector sees has exactly the required size, so AddressSanitizer detects accesses beyond it. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@ import unittest
 
 WORLDS = (1000 if os.environ.get("BRIM_TEST_TIER", "full") == "full" else
           100 if os.environ.get("BRIM_SANITIZE") else 250)
-LARGE = WORLDS // 100  # of them with 30 to 70 clients, of which at most 8 are wanted
+LARGE = WORLDS // 100  # number of worlds with 30 to 70 clients, of which at most 8 are wanted
 ROUNDS = 5
 NAN = math.nan
 SKETCH = 64
@@ -37,7 +37,7 @@ def philox(seed, use, stream, item):
 
 
 def solve(a, b):
-    """inv(a) b for rows `a` and `b`, by elimination, the largest pivot first."""
+    """Returns inv(a) b for rows `a` and `b`, by elimination with the largest pivot first."""
     size, rows = len(a), [[*row, *values] for row, values in zip(a, b)]
     for i in range(size):
         p = max(range(i, size), key=lambda r: abs(rows[r][i]))
@@ -73,7 +73,7 @@ class Asked:
 
 
 class World:
-    """The columns that brim has, and a selector's question in a round."""
+    """The columns that brim keeps for clients, and a selector's question in a round."""
 
     def __init__(self, draw, clients=None):
         self.draw = draw
@@ -106,7 +106,7 @@ class World:
         self.deadline = draw.choice([0, f32(draw.uniform(0.1, 9))])
 
     def end_round(self, chosen):
-        """The outcome of the chosen clients: [(client, whether its update has arrived)]."""
+        """Returns the outcome of the chosen clients: [(client, whether its update has arrived)]."""
         result = [(k, int(self.draw.random() < 0.8)) for k in chosen]
         for k, arrived in result:
             self.last[k] = self.round
@@ -114,13 +114,13 @@ class World:
             if arrived:
                 self.loss[k], self.norm[k] = (f32(self.draw.uniform(0.01, 3)) for _ in range(2))
                 self.square[k] = f32(self.loss[k] ** 2 * self.draw.uniform(1, 3))
-                if self.classes:  # few samples, so that accuracies may be equal
+                if self.classes:  # clients have few samples, so that accuracies may be equal
                     self.accuracy[k] = f32(self.draw.randint(0, self.samples[k]) / self.samples[k])
                 self.sketch[k] = [f32(self.draw.gauss(0, 1)) for _ in range(SKETCH)]
         return result
 
     def u(self, stream, item):
-        """A uniform number in (0, 1)."""
+        """Returns a uniform number in (0, 1)."""
         v = philox(self.seed, 11, stream, item)
         return ((v[0] >> 6) * 2.0 ** 27 + (v[1] >> 5) + 0.5) / 2.0 ** 53
 
@@ -131,8 +131,8 @@ class World:
         return 1e-9 * self.u(0, client)
 
     def highest(self, score, count=None, among=None):
-        """The candidates with the highest scores; those without a score come last, and for equal scores the lower
-        number is first."""
+        """Returns the candidates with the highest scores. Candidates without a score come last, and of equal scores the
+        lower number comes first."""
         scores = {k: score(k) for k in (self.candidates if among is None else among)}
         order = sorted(scores, key=lambda k: (-scores[k] if not math.isnan(scores[k]) else math.inf, k))
         return order[:self.wanted if count is None else count]
@@ -181,8 +181,8 @@ class Selectors(unittest.TestCase):
         return result
 
     def compare(self, method, check, settings=lambda draw: {}, learned=None, rounds=ROUNDS, sketches=False):
-        """`check(world, settings, chosen)` returns a list, or asserts itself; `learned` updates the test's own
-        state."""
+        """Compares choices in drawn worlds. `check(world, settings, chosen)` returns the expected list, or asserts
+        itself; `learned` updates the test's own state."""
         for number in range(WORLDS):
             draw = random.Random(number)
             clients = draw.randint(30, 70) if number >= WORLDS - LARGE else None
@@ -236,7 +236,7 @@ class Selectors(unittest.TestCase):
             for k in range(w.count):
                 owed = w.state.get(k, 0) + s["share"] * len(chosen) / w.count - (k in chosen)
                 w.state[k] = max(0, owed)
-        # the rounding of 0.1 times 2 or 3 clients depends on the order; quarters are exact
+        # The rounding of 0.1 times 2 or 3 clients depends on the order; quarters are exact.
         self.compare("fairness_adjusted", check, lambda draw: {"weight": draw.choice([0, 0.5, 3]),
                                                                "share": draw.choice([0, 0.25, 1])}, learned)
 
@@ -303,7 +303,7 @@ class Selectors(unittest.TestCase):
                 return [w.loss[k] if math.isfinite(w.loss[k]) else mean]
 
             def away(k, centre):
-                total = 0  # in this order, as the nearest of two that are equally near depends on it
+                total = 0  # adds up in this order, on which the choice between two equally near clients depends
                 for x, c in zip(point(k), centre):
                     total += (x - c) * (x - c)
                 return total
@@ -360,7 +360,7 @@ class Selectors(unittest.TestCase):
                 return asked[:w.wanted]
             time = {k: w.seconds[k] if math.isfinite(w.seconds[k]) else mean for k in asked}
             chosen, scheduled, left = [], 0, list(asked)
-            while left and len(chosen) < w.wanted:  # the paper's loop over all that are left
+            while left and len(chosen) < w.wanted:  # the paper's loop over all remaining clients
                 added = {k: s["upload"] * time[k] + max(0, (1 - s["upload"]) * time[k] - scheduled) for k in left}
                 k = min(left, key=lambda k: (added[k], time[k], k))
                 left.remove(k)
@@ -381,7 +381,7 @@ class Selectors(unittest.TestCase):
             tier = [max(i for i in range(count) if i == 0 or time[k] >= first[i]) for k in range(w.count)]
             members = [[k for k in w.candidates if tier[k] == t] for t in range(count)]
             accuracy = []
-            for group in members:  # a running sum, so that it returns to the same last bit
+            for group in members:  # a plain loop, so that equal accuracies have the same last bit
                 right = answers = 0.0
                 for k in group:
                     if math.isfinite(w.loss[k]):
@@ -505,7 +505,7 @@ class Selectors(unittest.TestCase):
             with_update = [k for k in w.candidates if math.isfinite(w.norm[k])]
             never = [k for k in w.candidates if w.last[k] >= 0 and k not in with_update]
             needed = max(0, w.wanted - len(new) - len(with_update))
-            if needed:  # then all that have an update are taken too
+            if needed:  # then it also takes all clients that have an update
                 self.assertEqual(set(chosen), {*new, *with_update, *w.highest(lambda k: w.u(0, k), needed, never)})
                 return
             taken = []
@@ -524,7 +524,7 @@ class Selectors(unittest.TestCase):
 
     def test_fedcor(self):
         def ask(w, s):
-            """Returns the state after the losses were asked for, if they were."""
+            """Returns the state after the selector's request for losses, if it makes one."""
             state = w.state or {"changes": [], "asked": None, "loss": {}, "times": {}}
             w.state = state
             if w.round > s["warm"] and w.round % s["every"] > 1:
@@ -552,7 +552,8 @@ class Selectors(unittest.TestCase):
             given, taken = {}, []
 
             def take(k):
-                """The covariance given all that are taken: C - C(:,taken) inv(C(taken,taken)) C(taken,:)"""
+                """Computes the covariance given the values of all taken clients: C - C(:,taken) inv(C(taken,taken))
+                C(taken,:)."""
                 taken.extend([] if k is None else [k])
                 known = solve([[c[i, j] for j in taken] for i in taken], [[c[i, j] for j in there] for i in taken])
                 for i in there:
@@ -577,7 +578,8 @@ class Selectors(unittest.TestCase):
 
     def frequencies(self, method, expected, settings="{}", prepare=lambda world: None, key=tuple, rounds=4000,
                     wanted=1, before=lambda world: None):
-        """Chi-square of the choices against probabilities, at a level that one correct selector in 10,000 exceeds."""
+        """Compares the choices with probabilities by chi-square, at a level that one correct selector in 10,000
+        exceeds."""
         world = World(random.Random(5), len(SAMPLES))
         world.samples, world.classes, world.labels = SAMPLES, 0, [[]] * len(SAMPLES)
         seen = dict.fromkeys(expected, 0)

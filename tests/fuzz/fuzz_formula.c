@@ -39,7 +39,7 @@ static void check(bool condition, const char *what)
 static void check_line(const brim_formula *f, const brim_formula_line *l, const bool *written)
 {
   const uint8_t operand[] = {l->a, l->b, l->c};
-  int count = 1; /* of a store */
+  int count = 1; /* a store has one result */
 #define X(id, name, operands, value)                                                                                   \
   if (l->op == BRIM_FORMULA_##id) count = operands;
   BRIM_FORMULA_FUNCTIONS(X)
@@ -117,7 +117,7 @@ static bool is_moderate(double x)
 
 static void add_slope(number *to, const number *of, double by)
 {
-  if (of->size == 0) return; /* as for subexpressions common to all elements */
+  if (of->size == 0) return; /* the same for every element, so it has no slope */
   if (!is_moderate(by) || !is_moderate(of->slope) || !is_moderate(of->size)) is_rounded = true;
   to->slope += of->slope * by;
   to->size += fabs(of->size * by);

@@ -28,7 +28,7 @@ static void check_tree(const brim_yaml *node, int depth)
   }
 }
 
-/* Numbers are compared as double, by their texts. */
+/* Compares numbers as the text of a double. */
 static void check_equal(const brim_yaml *a, json_t *b)
 {
   static const char *const words[] = {[JSON_TRUE] = "true", [JSON_FALSE] = "false", [JSON_NULL] = "null"};

@@ -1,5 +1,5 @@
-/* Fuzzes the looks that `brim monitor --from FILE` and other hosts give: each is refused with a reason and nothing of
- * it taken, or written and read back as it was, drawn in any size with any keys, and written as metrics. */
+/* Fuzzes the looks that `brim monitor --from FILE` and other hosts give: each look is refused as a whole with a reason,
+ * or is written and read back unchanged, drawn in any size with any keys, and written as metrics. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void check_reads_back(const brim_look *look)
   free(text);
 }
 
-/* Nothing on a screen acts on the terminal. */
+/* Checks that no cell of a screen contains a control character. */
 static void check_cells(const brim_cells *cells)
 {
   for (int i = 0; i < cells->columns * cells->rows; i++) {

@@ -77,7 +77,7 @@ static void check_printing(brim_arena *arena, const brim_override *o)
   brim_text_release(&text);
 }
 
-/* True if a part of it has no value, since its interpolation failed. */
+/* True if a part of the value is missing because its interpolation failed. */
 static bool has_failed(const brim_yaml *node)
 {
   bool failed = node->interpolation == BRIM_YAML_FAILED;

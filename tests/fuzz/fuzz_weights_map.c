@@ -1,5 +1,5 @@
-/* Fuzzes name maps: an accepted map maps every name, and a name that maps to a file's name is found from it in reverse,
- * or nothing is. */
+/* Fuzzes name maps: an accepted map maps every name. The reverse map of a file's name gives the name that maps to it,
+ * or no name. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Returns a descriptor, which the caller closes, and writes the file's name, which is valid until then, to `name`. */
+/* Returns a descriptor, which the caller closes, and writes the file's name to `name`. The name is valid until then. */
 static inline int memory_file(const uint8_t *data, size_t size, char name[32])
 {
   const int fd = memfd_create("fuzz", MFD_CLOEXEC);

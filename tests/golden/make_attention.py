@@ -25,7 +25,7 @@ def heads_of(x, heads):
 def attend(q, k, v, heads, kv_heads, causal=False, scale=None):
     q, k, v = heads_of(q, heads), heads_of(k, kv_heads), heads_of(v, kv_heads)
     k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
-    blind = max(0, q.shape[2] - k.shape[2]) if causal else 0  # queries that see no key: their result is 0
+    blind = max(0, q.shape[2] - k.shape[2]) if causal else 0  # number of queries that see no key; their result is 0
     seeing = q[:, :, blind:]
     mask = None
     if causal:
@@ -35,12 +35,12 @@ def attend(q, k, v, heads, kv_heads, causal=False, scale=None):
 
 
 def places_of(documents):
-    """The index of each token in its own document: [N,T]."""
+    """Returns the index of each token in its own document: [N,T]."""
     return torch.tensor([[place for length in row for place in range(length)] for row in documents])
 
 
 def attend_limited(q, k, v, heads, kv_heads, documents=None, window=None, softcap=None):
-    """Causal attention with equally many queries and keys, in steps."""
+    """Computes causal attention, with as many queries as keys, from elementary operations."""
     q, k, v = heads_of(q, heads), heads_of(k, kv_heads), heads_of(v, kv_heads)
     k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in (k, v))
     score = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
@@ -59,10 +59,10 @@ def rotate(x, heads, dims, base, interleaved, documents=None):
     at = places_of(documents)[:, None, :, None] if documents else torch.arange(x.shape[2])[:, None]
     angle = at * base ** (-torch.arange(0, dims, 2) / dims)
     turned, rest = x[..., :dims], x[..., dims:]
-    if interleaved:  # GPT-J: neighbours are the real and imaginary part
+    if interleaved:  # as in GPT-J, neighbours are the real and the imaginary part
         pairs = torch.view_as_complex(turned.unflatten(-1, (-1, 2)).contiguous())
         turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
-    else:  # LLaMA: rotate_half
+    else:  # as in LLaMA's rotate_half
         a, b = turned.chunk(2, -1)
         cos, sin = torch.cat([angle.cos()] * 2, -1), torch.cat([angle.sin()] * 2, -1)
         turned = turned * cos + torch.cat([-b, a], -1) * sin

@@ -28,7 +28,7 @@ def philox(counter, key):
 
 
 def drawn(case, block):
-    """The random numbers of sample `case` in epoch 2 with seed 5, for the first augmentation of the list."""
+    """Returns the random numbers of sample `case` in epoch 2 with seed 5, for the first augmentation of the list."""
     return philox([BLOCKS + block, case, 0, 4 << 24 | 2], [5, 0])
 
 
@@ -41,7 +41,7 @@ def uniform(x):
 
 
 def made(case, count, low, width):
-    """Bytes of a range that starts at low."""
+    """Returns bytes in a range that starts at `low`."""
     return [low + philox([i, case, 0, 0], [1, 2])[0] % width for i in range(count)]
 
 
@@ -56,7 +56,7 @@ def line(start, end, i, bins):
     a, b = np.float32(start), np.float32(end)
     step = np.float32((b - a) / np.float32(bins - 1))
     exact = float(a) + float(step) * i if i < bins // 2 else float(b) - float(step) * (bins - 1 - i)
-    return float(np.float32(exact))  # rounded once, as torch.linspace does on processors with fused multiply-add
+    return float(np.float32(exact))  # rounded once, like torch.linspace on processors with fused multiply-add
 
 
 def affine(image, matrix):

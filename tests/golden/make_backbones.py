@@ -120,7 +120,8 @@ def coarse(x):
 
 def scatter(model):
     """Makes norms that are not the identity, and numbers with few digits. The biases of batch norm let most values pass
-    the following relu: if a channel is nearly dead, the next norm multiplies rounding errors by hundreds."""
+    the following relu. Otherwise a channel might be nearly 0, and the next norm would multiply rounding errors by
+    hundreds."""
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):

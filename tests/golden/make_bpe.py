@@ -95,7 +95,7 @@ def encode(text, ids, ranks):
 
 
 def texts():
-    """Typical texts, and then anything in Unicode."""
+    """Returns typical texts, and then texts of any characters of Unicode."""
     yield from ["", "a", " ", "\n", "The memory of a step", " the  the\n\n the   ", "it's we've IT'S don't 's 'll x'd",
                 "tabs\tand\r\nlines\r", "  leading", "trailing  ", "日本語のテキスト です",
                 "Память шага 2024", "e\u0301 é ﬁ Ⅷ ½ ٣", "🙂🙂 👨\u200d👩\u200d👧",
@@ -107,7 +107,7 @@ def texts():
     for _ in range(120):
         ranges = [(0x20, 0x7F), (0, 0x250), (0x370, 0x800), (0x900, 0xD7FF), (0xE000, 0x10FFFF)]
         drawn = (chr(draw.randint(*draw.choice(ranges))) for _ in range(draw.randint(1, 60)))
-        # an unassigned character may become a letter in a later version of Unicode
+        # leaves out unassigned characters, which may become letters in a later version of Unicode
         yield "".join(c for c in drawn if unicodedata.category(c) != "Cn")
     spaces = [" ", "  ", "\n", "\t", "\u00a0", "\u2009", "\u3000", "\u180e", "word", "7", "-", "'s", "é"]
     for _ in range(120):

@@ -10,7 +10,7 @@ import random
 from transformers import PreTrainedTokenizerFast
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Of tests/golden/tokenizers: the tokens that begin and end a turn.
+# The tokens of tests/golden/tokenizers that begin and end a turn.
 TOKENIZERS = {"llama3": ("<|begin|>", "<|end_of_text|>"), "qwen": ("<think>", "[mask]"), "llama2": ("<s>", "</s>"),
               "unigram": ("<s>", "</s>")}
 TEMPLATES = {

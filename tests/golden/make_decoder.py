@@ -33,18 +33,18 @@ FAMILIES = {
     "granite": transformers.GraniteConfig,
 }
 ROPES = ["default", "linear", "llama3", "yarn", "longrope", "dynamic"]
-ROPES_OF = {"gemma3_text": ["default", "linear"], "phi3": ["default", "longrope"]}  # the others have all
+ROPES_OF = {"gemma3_text": ["default", "linear"], "phi3": ["default", "longrope"]}  # other families have all types
 CASES = [("llama", rope) for rope in ROPES] + [("mistral", "llama3"), ("qwen2", "llama3"), ("qwen3", "default"),
          ("smollm3", "llama3"), ("mistral", "linear"), ("gemma", "default"), ("gemma2", "default"),
          ("gemma3_text", "default"), ("gemma3_text", "linear"), ("phi3", "default"), ("phi3", "longrope"),
          ("olmo2", "default"), ("granite", "yarn")]
-SPECIAL = {"window": "default", "mscale": "yarn", "gelu": "default"}  # and their frequencies
+SPECIAL = {"window": "default", "mscale": "yarn", "gelu": "default"}  # cases and the type of their frequencies
 CASES += [("qwen2", "window"), ("qwen3", "window"), ("llama", "mscale"), ("llama", "gelu")]
 VOCABULARY, CONTEXT, SAMPLES = 23, 12, 3
 
 
 class DoubleTorch:
-    """The module torch for modeling_rope_utils, with double precision for single."""
+    """The module torch for modeling_rope_utils, with double precision in place of single."""
     float = float32 = torch.float64
 
     def __getattr__(self, name):
@@ -60,7 +60,7 @@ def norm_of_gemma(self, x):
 
 
 def frequencies(config, length, layer_type):
-    """Of each pair at position 1, and the amplitude; length: tokens of a sample."""
+    """Returns the frequency of each pair at position 1, and the amplitude. length: tokens of a sample."""
     rope = config.rope_parameters[layer_type] if layer_type in config.rope_parameters else config.rope_parameters
     if rope["rope_type"] == "default":
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -146,7 +146,7 @@ def draw_config(draw, family, case):
     if family == "granite":
         settings.update(embedding_multiplier=12.0, logits_scaling=draw.choice([2.0, 8.0]), residual_multiplier=0.22,
                         attention_multiplier=draw.choice([0.25, 0.5]))
-    if case == "window":  # in the last blocks
+    if case == "window":  # the last blocks have a window
         settings.update(use_sliding_window=True, sliding_window=draw.choice([3, 5]),
                         max_window_layers=draw.choice([0, 1]))
     if case == "mscale":
@@ -168,7 +168,7 @@ def make(folder, config, seed):
     tokens = torch.randint(VOCABULARY, (SAMPLES, CONTEXT + 1))
     in_double(model)
     softmax = torch.nn.functional.softmax
-    torch.nn.functional.softmax = lambda x, dim, dtype=None: softmax(x, dim)  # of Gemma 2's attention
+    torch.nn.functional.softmax = lambda x, dim, dtype=None: softmax(x, dim)  # for Gemma 2's attention
     logits = model(tokens[:, :-1]).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     loss.backward()

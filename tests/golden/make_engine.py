@@ -35,7 +35,7 @@ SEED, CASES, TOLERATED = 7000, 200, 20
 CLASS, TOKENS, VALUES = range(3)
 STREAM_PARAMETERS, STREAM_SUMS, STREAM_BATCHES = 1, 900, 1000
 MASK64 = (1 << 64) - 1
-VALUES_MAX, PARAMETERS_MAX = 40000, 45000  # of a sample's tensor, of all parameters
+VALUES_MAX, PARAMETERS_MAX = 40000, 45000  # values in a tensor of one sample, and in all parameters
 
 
 # ---- numbers that C computes too ----
@@ -60,7 +60,7 @@ def number(seed, stream, count):
 # ---- dropout: brim/random.h ----
 
 def philox(c, k0, k1):
-    """c: four arrays of uint64 below 2^32."""
+    """Returns four random numbers for each counter. c: four arrays of uint64 below 2^32."""
     low = np.uint64(0xFFFFFFFF)
     for _ in range(10):
         p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
@@ -71,7 +71,7 @@ def philox(c, k0, k1):
 
 
 def dropout_mask(seed, step, stream, p, first, shape):
-    """The kept elements of sample `first` and the following ones."""
+    """Returns the kept elements of sample `first` and the following ones."""
     def each(*words):
         return [np.array([w], dtype=np.uint64) for w in words]
     key = philox(each(0, step, 0, (5 << 24) | 0xFFFFFF), seed & 0xFFFFFFFF, seed >> 32)[:, 0]
@@ -95,7 +95,7 @@ class Run:
     def __init__(self, x, parameters, training=True, describes=None, dropout=None):
         self.tensors, self.parameters, self.training = [x], parameters, training
         self.describes, self.dropout, self.streams = describes, dropout, 0
-        self.statistics = {}  # of batch norm: name -> mean, variance
+        self.statistics = {}  # batch norm's name -> mean, variance
 
     def parameter(self, name, shape, scale, offset=0.0):
         if self.describes is not None and name not in self.parameters:
@@ -361,7 +361,7 @@ for simple in ["add", "sub", "mul", "div"]:
 # ---- networks ----
 
 class Network:
-    """Grows operation by operation; `shape` is without N."""
+    """A network that grows operation by operation; `shape` is without N."""
 
     def __init__(self, draw, sample, task, classes):
         self.draw, self.task, self.classes = draw, task, classes
@@ -379,7 +379,7 @@ class Network:
         return f"{kind}{self.names[kind]}"
 
     def add(self, line, limit=True):
-        """Tries an operation; the new tensor becomes the current one. False: it does not fit."""
+        """Tries an operation, whose result becomes the current tensor. Returns False if it does not fit."""
         described, parameters = len(self.described), dict(self.run.parameters)
         try:
             self.run.apply(line)
@@ -398,7 +398,7 @@ class Network:
         return True
 
     def add_alone(self, line):
-        """A tensor that depends only on parameters and has no samples."""
+        """Adds a tensor that depends only on parameters and has no samples."""
         if self.add(line):
             self.parameters_alone.add(self.at)
             return True
@@ -472,7 +472,7 @@ class Network:
         yield "attention"
 
     def channels(self, of, transposed=False, dims=1):
-        """out channels, kernel, stride, padding, [output padding], dilation, groups, no_bias"""
+        """Draws out channels, kernel, stride, padding, [output padding], dilation, groups, no_bias."""
         d = self.draw
         groups = d.choice([g for g in range(1, of + 1) if of % g == 0] + [1, 1])
         out = groups * d.randint(1, max(1, 20 // groups))
@@ -501,7 +501,7 @@ class Network:
         yield f"matmul {x} {x} 0 1"
 
     def attention(self):
-        """Projections, perhaps rotated, and attention; keys from the whole sequence or a part."""
+        """Adds projections, perhaps rotated, and attention. Keys come from the whole sequence or a part."""
         d, x, t = self.draw, self.at, self.shape()[0]
         heads = d.randint(1, 4)
         kv = d.choice([g for g in range(1, heads + 1) if heads % g == 0])
@@ -519,7 +519,7 @@ class Network:
             source = self.at
         causal = int(d.random() < 0.5)
         if causal and self.shape(source)[0] < t:
-            causal = 0  # rows that see nothing are NaN in PyTorch
+            causal = 0  # in PyTorch, rows that see nothing are NaN
         self.add(f"linear {self.name('k')} {source} {kv * dims}")
         k = self.at
         self.add(f"linear {self.name('v')} {source} {kv * dims}")
@@ -527,7 +527,7 @@ class Network:
                         f"{d.choice([0, 0, 0.3])} {d.choice([0, 0, 0, 0.2])}")
 
     def mean_product(self):
-        """x * sigmoid(linear(x)), or x / (1 + exp(tanh(x))): expressions of several operations."""
+        """Adds an expression of several operations: x * sigmoid(linear(x)), or x / (1 + exp(tanh(x)))."""
         d, x = self.draw, self.at
         if d.random() < 0.5:
             return self.add(f"linear {self.name('gate')} {x} {self.shape()[-1]}") and \
@@ -535,7 +535,7 @@ class Network:
         return self.add(f"tanh {x}") and self.add(f"exp {self.at}") and self.add(f"div {x} {self.at}")
 
     def parameter_operand(self):
-        """A parameter that is added or multiplied, perhaps a slice or norm of one."""
+        """Adds or multiplies by a parameter, or by a slice or norm of one."""
         d, x, shape = self.draw, self.at, self.shape()
         dims = shape[d.randrange(len(shape)):]
         if not self.add_alone(f"parameter {self.name('p')} {len(dims)} {' '.join(map(str, dims))}"):
@@ -565,7 +565,7 @@ class Network:
                 grown = self.add(line)
             if grown and self.run.tensors[self.at].abs().max() < 50:
                 return
-            self.at = before  # the lines stay: unread results are allowed
+            self.at = before  # keeps the operations, because a network may have results that nothing reads
 
     def finish(self, tied=None):
         """Ends the network in [N, classes], or [N, T, classes] for tokens."""
@@ -596,7 +596,7 @@ class Case:
         self.task = d.choice([CLASS, CLASS, CLASS, VALUES, VALUES, TOKENS])
         self.classes = d.choice([1, 2, 3, 5, 10, 17, 33] if self.task == VALUES else [2, 3, 5, 10, 17, 33])
         if self.task != VALUES and d.random() < 0.08:
-            self.classes = d.choice([4096, 4100])  # the loss contains the product
+            self.classes = d.choice([4096, 4100])  # so many classes that the loss contains the product
         self.sample = self.draw_sample()
         self.batch = d.choice([1, 2, 3, 4, 6, 8, 12, 16, 17])
         self.micro = d.choice([m for m in range(1, self.batch + 1) if self.batch % m == 0])
@@ -622,7 +622,7 @@ class Case:
         d = self.draw
         self.ignored, self.no_label, self.loss_options = 0.0, -100, {}
         if self.task == VALUES:
-            self.loss = d.choice(["mse", "mse", "mae", "huber", "bce", "cross_entropy"])  # the last: soft labels
+            self.loss = d.choice(["mse", "mse", "mae", "huber", "bce", "cross_entropy"])  # the last one has soft labels
         else:
             self.loss = "cross_entropy"
             if self.task == CLASS and d.random() < 0.2 and self.classes < 4096:
@@ -674,7 +674,7 @@ class Case:
             else:
                 net.add(f"embedding embed 0 {self.classes} {width}")
             if not net.at:
-                return False  # too many parameters
+                return False  # the network has too many parameters
             if d.random() < 0.5:
                 net.add_alone(f"parameter position 2 {self.sample[0]} {width}")
                 net.add(f"add {net.at - 1} {net.at}")
@@ -695,7 +695,7 @@ class Case:
         return True
 
     def look_up(self, net):
-        """For each token, its own share of the whole sequence's result: gather by the tokens."""
+        """Gives each token the value that the whole sequence's result has for it: a gather by the tokens."""
         x = net.at
         if net.add(f"mean {x} 0 1 1") and net.add(f"linear table {net.at} {self.classes}"):
             net.add(f"gather {net.at} {self.draw.choice([1, -1])} 0")
@@ -738,7 +738,7 @@ def batch_of(case, step, dtype):
 
 
 def loss_sum(case, y, label):
-    """The sum of the losses, and their number."""
+    """Returns the sum of the losses, and their number."""
     if case.loss == "cross_entropy":
         o = case.loss_options
         if case.task == VALUES:
@@ -767,7 +767,7 @@ class Lion:
 
 
 class Adafactor:
-    """torch.optim.Adafactor, but a matrix is the first dimension by all others, and with beta1."""
+    """torch.optim.Adafactor, but with beta1, and a matrix is the first dimension by all others."""
 
     def __init__(self, lr, weight_decay=0.0, beta1=0.0):
         self.lr, self.decay, self.beta1 = lr, weight_decay, beta1
@@ -792,7 +792,7 @@ class Adafactor:
 
 
 class Adamw8bit:
-    """From 4096 values on, moments are stored as codes in blocks of 256."""
+    """AdamW that stores the moments of parameters with 4096 values or more as codes, in blocks of 256."""
     maps = [torch.tensor(create_dynamic_map(signed), dtype=torch.float64) for signed in (True, False)]
 
     def __init__(self, lr, weight_decay=0.01, beta1=0.9, beta2=0.999, eps=1e-8):
@@ -865,7 +865,7 @@ def train(case, dtype):
             number(case.seed, STREAM_PARAMETERS + i, math.prod(shape)).astype(np.float32)
         p[name] = torch.from_numpy(value).to(dtype).reshape(shape).requires_grad_(not is_buffer(name))
     optimizer = optimizer_of(case, [(n, v) for n, v in p.items() if not is_buffer(n)])
-    # Without batch norm the batch is whole in PyTorch, however brim splits it.
+    # Without batch norm, PyTorch processes the whole batch at once, even if brim splits it.
     cut = case.micro if any(line.startswith("batch_norm") for line in case.lines) else case.batch
     losses = []
     for step in range(case.steps):
@@ -886,12 +886,12 @@ def train(case, dtype):
         for name, value in p.items():
             if value.grad is not None:
                 share, each = value.grad.norm(), value.grad.abs()
-                if case.loss == "mae":  # its gradients, +1 and -1, may add up to 0
+                if case.loss == "mae":  # the gradients of mae, +1 and -1, may add up to 0
                     share = each.min()
                 elif case.optimizer == "lion" and each.any():  # lion takes signs
                     share = each[each > 0].min()
                 case.least_share = min(case.least_share, share.item() / all_norm)
-            elif not is_buffer(name):  # without influence: PyTorch leaves it; in brim it decays
+            elif not is_buffer(name):  # no gradient reaches it: PyTorch does not change it, but in brim it decays
                 value.grad = torch.zeros_like(value)
         losses.append((total / weight).item())
         optimizer.step()
@@ -911,8 +911,9 @@ def train(case, dtype):
 
 
 def cases(first, count, backend="cpu"):
-    """The cases with numbers in PyTorch. Cases determined by rounding are left out: a gradient is 0 except for rounding
-    (as that of a bias before batch norm, or of queries that see one key), and the optimizer makes full steps of it."""
+    """Returns the cases with PyTorch's numbers. Leaves out cases that rounding determines: those in which a gradient is
+    0 except for rounding (as that of a bias before batch norm, or of queries that see one key) and the optimizer makes
+    full steps of it."""
     least = {"sgd": 0, "other": 1e-9 if backend == "reference" else 1e-5}
     for seed in range(first, first + count):
         case = Case(seed)
@@ -921,7 +922,7 @@ def cases(first, count, backend="cpu"):
             if case.least_share < least.get(case.optimizer, least["other"]):
                 continue
             single = train(case, torch.float32) if exact else None
-        except ValueError as error:  # batch norm of a single value
+        except ValueError as error:  # a batch norm has only a single value
             if "more than 1 value" not in str(error):
                 raise
             continue
@@ -958,7 +959,7 @@ def read_results(path):
 
 
 def differences(case, exact, single, got, is_double):
-    """(what, error relative to the values, error relative to the tolerance)"""
+    """Returns [(what, error relative to the values, error relative to the tolerance)]."""
     rows = []
     bound = max(np.abs(exact[0]).max(), 1e-9)  # with a single class the loss is 0
     if is_double:

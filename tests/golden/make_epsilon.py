@@ -20,13 +20,14 @@ def epsilon(rate, multiplier, rounds, delta):
     event = dp_event.GaussianDpEvent(multiplier)
     if rate < 1:
         event = dp_event.PoissonSampledDpEvent(rate, event)
-    accountant = RdpAccountant()  # its default orders
+    accountant = RdpAccountant()  # uses the default orders
     accountant.compose(event, rounds)
     return accountant.get_epsilon(delta)
 
 
 def main():
-    logging.getLogger("absl").setLevel(logging.ERROR)  # orders whose series does not converge are left out
+    # Hides messages about orders whose series does not converge, which it leaves out.
+    logging.getLogger("absl").setLevel(logging.ERROR)
     draw = random.Random(28)
     for case in range(CASES):
         rate = 1 if case % 6 == 0 else 10**draw.uniform(-5, 0)

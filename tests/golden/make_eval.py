@@ -53,7 +53,7 @@ def clean(text):
 
 
 def prompt(doc):
-    """The text before the answers, and the answers."""
+    """Returns the text before the answers, and the answers."""
     if "endings" in doc:
         context = doc["activity_label"] + ": " + doc["ctx_a"] + " " + doc["ctx_b"].capitalize()
         return clean(context), [" " + clean(ending) for ending in doc["endings"]]

@@ -18,11 +18,11 @@ HERE = pathlib.Path(__file__).parent
 READ = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q4_K, T.Q5_K, T.Q6_K]
 WRITTEN = [T.F16, T.BF16, T.Q8_0]
 SCALES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q4_K: [0, 2], T.Q5_K: [0, 2],
-          T.Q6_K: [208]}  # places of the 16-bit numbers of a block
+          T.Q6_K: [208]}  # places of the 16-bit numbers in a block
 
 
 def draw_blocks(draw, kind, blocks):
-    """All bits are drawn, but scales are finite: the last blocks have the least and the greatest of 16 bits."""
+    """Draws all bits, but with finite scales. The last blocks have the least and the greatest scales of 16 bits."""
     _, size = gguf.GGML_QUANT_SIZES[kind]
     data = draw.integers(0, 256, (blocks, size), dtype=numpy.uint8)
     for at in SCALES[kind]:
@@ -72,7 +72,7 @@ TEXTS = ["ab abc", " a  b", "", "abcab ca", "<s>ab</s> b", "a\nb\u00e9\u4e2d", "
 
 
 def tokenizer(path, answers):
-    """Of SentencePiece without merges, which follow from the scores, or byte-level."""
+    """Writes a tokenizer: SentencePiece's without merges, which follow from the scores, or a byte-level one."""
     w = gguf.GGUFWriter(path, "llama")
     w.add_context_length(64)
     if "llama" in path.name:

@@ -84,7 +84,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(24)
     model = Gpt2(vocabulary=11, context=9, width=8, layers=2, heads=2)
-    for value in model.parameters():  # layer norms too: not all 1 and 0
+    for value in model.parameters():  # includes layer norms, so that they are not all 1 and 0
         nn.init.normal_(value, 0.05, 0.4)
     text = torch.randint(11, (6, 8))
     x, label = text[:, :-1], text[:, 1:].clone()

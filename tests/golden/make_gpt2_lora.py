@@ -41,7 +41,7 @@ def main():
     for block in model.transformer.h:
         block.attn.c_attn = Changed(block.attn.c_attn, block.attn.c_attn.out_features)
         block.mlp.c_fc = Changed(block.mlp.c_fc, block.mlp.c_fc.out_features)
-    for value in model.parameters():  # layer norms too: not all 1 and 0
+    for value in model.parameters():  # includes layer norms, so that they are not all 1 and 0
         nn.init.normal_(value, 0.05, 0.4)
     trained = {key: value for key, value in model.named_parameters() if value.requires_grad}
     text = torch.randint(11, (6, 8))

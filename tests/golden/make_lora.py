@@ -79,7 +79,7 @@ def make(path, model, change, shape, classes, batch):
         write(out, "input", x)
         write(out, "label", label)
         for key, value in start.items():
-            if value.is_floating_point():  # batch norm counts batches too
+            if value.is_floating_point():  # leaves out batch norm's count of batches
                 write(out, f"parameter.{key}", value)
         logits = model(x)
         write(out, "logits", logits)

@@ -116,7 +116,7 @@ def main():
         for temperature in (1, 4, 0.5):
             def divergence(y, t, by=temperature):
                 both = torch.log_softmax(y / by, 1), torch.log_softmax(t / by, 1)
-                return 5 * by ** 2 * F.kl_div(*both, reduction="none", log_target=True)  # mean() is a sum then
+                return 5 * by ** 2 * F.kl_div(*both, reduction="none", log_target=True)  # its mean() is then a sum
             mean(out, f"kl_{temperature}", divergence, scores, teacher, "scores")
 
 

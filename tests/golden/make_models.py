@@ -104,7 +104,8 @@ def write(out, name, tensor, digits=17):
 
 
 def values_of(model):
-    """Parameters and moving averages, without the number of batches that a norm has seen, which is an integer."""
+    """Returns parameters and moving averages, without the number of batches that a norm has seen, which is an
+    integer."""
     return {key: value for key, value in model.state_dict().items() if value.is_floating_point()}
 
 
@@ -127,7 +128,7 @@ def batch_of(shape, classes, batch):
 
 
 def make(path, model, x, label, digits=17):
-    """Logits and losses are those of evaluation, the rest belongs to training."""
+    """Writes a fixture. Logits and losses are those of evaluation; the rest belongs to training."""
     start = {key: value.clone() for key, value in values_of(model).items()}
     with open(path, "w") as out:
         write(out, "input", x)

@@ -44,7 +44,7 @@ def product(transpose_a, transpose_b):
 
 
 def mixed(a, b):
-    """b first, followed by a permuted, and a part of the whole."""
+    """Returns a part of the concatenation of b and a permuted a."""
     return torch.cat([b, a.permute(0, 3, 1, 2)], dim=2)[:, :, 1:5]
 
 

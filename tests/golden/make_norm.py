@@ -42,7 +42,7 @@ def differentiate(out, name, layer, x, function):
 
 
 def batch_norm(out, name, shape, groups):
-    """`groups`: the number of samples in each."""
+    """Writes a case of batch norm. `groups`: the number of samples in each group."""
     layer = start(nn.BatchNorm1d(shape[1]) if len(shape) < 4 else nn.BatchNorm2d(shape[1]))
     layer.eps, layer.momentum = EPS, 1  # with momentum 1 the buffers are the statistics of the last group
     x = 0.7 * torch.randn(shape) + 3 * torch.randn(shape[1]).view(1, -1, *[1] * (len(shape) - 2))
@@ -59,7 +59,7 @@ def batch_norm(out, name, shape, groups):
     differentiate(out, name, layer, x, by_group)
     before = torch.randn(shape[1]), torch.rand(shape[1]) + 0.5
     after = [b + MOMENTUM * (torch.stack(s).mean(0) - b) for b, s in zip(before, (means, variances))]
-    if len(groups) == 1:  # PyTorch itself makes the same step
+    if len(groups) == 1:  # with one group, PyTorch itself makes the same step
         layer.momentum = MOMENTUM
         layer.running_mean, layer.running_var = before[0].clone(), before[1].clone()
         layer(x)
@@ -73,7 +73,7 @@ def batch_norm(out, name, shape, groups):
 
 
 def relu_after_norm(out, name, adds):
-    """Of a drawn shape. Every group but the last has `group` samples."""
+    """Writes a case of a drawn shape. Every group except the last has `group` samples."""
     def draw(low, high):
         return int(torch.randint(low, high + 1, ()))
 

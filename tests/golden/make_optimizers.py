@@ -44,7 +44,7 @@ def start(which, i):
 
 
 def gradient(which, step, i):
-    """Gradients of very different magnitudes."""
+    """Returns a gradient; magnitudes are very different."""
     return ((i * 6007 + which * 17 + step * 4001) % 9973 - 4986) * 2e-4 * SIZES[(i + step) % 5]
 
 
@@ -133,7 +133,7 @@ def adamw8bit(p, gradients, lr=0.01, beta1=0.9, beta2=0.999, eps=1e-8, weight_de
     blocks = range(0, len(p), block)
     m, v = [with_sign.index(0.0)] * len(p), [without.index(0.0)] * len(p)
     m_absmax, v_absmax = [0.0] * len(blocks), [0.0] * len(blocks)
-    if len(p) < 4096:  # stored in full
+    if len(p) < 4096:  # small parameters keep states of full size
         m, v = [0.0] * len(p), [0.0] * len(p)
     for t, g in enumerate(gradients, 1):
         c1, c2 = 1 - beta1 ** t, 1 - beta2 ** t
@@ -199,7 +199,7 @@ def muon(p, gradients, shape, lr=0.02, momentum=0.95, nesterov=True, steps=5, ep
 
 
 def compare_with_torch():
-    """Matrices of random shapes with random settings; PyTorch's own iteration, without rounding."""
+    """Compares matrices of random shapes with random settings. Uses PyTorch's own iteration, without rounding."""
     import random
 
     import torch
@@ -344,7 +344,7 @@ def main():
                 for key, values in result.items():
                     same = shape if len(values) == count else (len(values),)
                     write(out, f"{case}.{name}.{key}" if key else f"{case}.{name}", same, values)
-        tall = (16, 1, 3, 3)  # of the model of width 16
+        tall = (16, 1, 3, 3)  # a weight of the model of width 16
         gradients = [[gradient(0, step, i) for i in range(count_of(tall))] for step in range(STEPS)]
         for key, values in muon([start(0, i) for i in range(count_of(tall))], gradients, tall).items():
             write(out, f"muon_tall.conv1.weight.{key}" if key else "muon_tall.conv1.weight", tall, values)

@@ -83,7 +83,7 @@ def main():
         case(out, "mean", lambda x: x.mean((1, 3), keepdim=True), x=torch.randn(2, 3, 2, 4))
         for name, function in {"softplus": F.softplus, "mish": F.mish, "hardswish": F.hardswish}.items():
             case(out, name, function, x=torch.linspace(-25, 25, 51).reshape(3, 17))
-        case(out, "maximum",  # with equal operands
+        case(out, "maximum",  # some operands are equal
              lambda x, z: torch.maximum(torch.minimum(x, z), torch.zeros(())),
              x=torch.linspace(-3, 3, 13).reshape(1, 13), z=torch.linspace(3, -3, 13).reshape(1, 13))
         for tenths in range(1, 10):

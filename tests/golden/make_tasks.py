@@ -26,7 +26,7 @@ from tasks import GOLDEN, STEPS, words_of  # noqa: E402  pylint: disable=wrong-i
 MASK = 0xFFFFFFFF
 PATTERN, TRAIN, TEST, WEIGHT, SUCCESSOR, ANSWER = 1, 2, 3, 4, 5, 16  # streams of plugins/dataset/synthetic
 SPLIT, AUGMENT, DATA, MIXUP = 3, 4, 6, 8  # random streams
-OWN_SHARE = 29  # its block, see core/data/transform.h
+OWN_SHARE = 29  # the block of this random number, see core/data/transform.h
 
 
 def random4(seed, stream, item, block, use=DATA):
@@ -52,13 +52,13 @@ def uniform(x):
 
 
 def noise(x):
-    """Rounded like the plugin's floats."""
+    """Returns noise, rounded like the plugin's floats."""
     total = sum(x >> shift & 255 for shift in (0, 8, 16, 24)) - 510
     return (torch.tensor(float(total), dtype=torch.float32) * torch.tensor(0.00676590, dtype=torch.float32)).double()
 
 
 def tokens_of(case, stream, count):
-    """Tokens and labels, -100 for ignored ones."""
+    """Returns tokens and labels; ignored labels are -100."""
     size, length = case["vocabulary"], case["length"]
     successor = [random4(1, SUCCESSOR, token, 0)[0] * size >> 32 for token in range(size)]
     samples, labels = [], []
@@ -117,14 +117,14 @@ def permuted(use, item, count, i):
 
 
 def own_share(alpha, epoch, sample):
-    """A sample's own share, by Student's t distribution, as in core/data/mixup.c."""
+    """Returns a sample's own share, by Student's t distribution, as in core/data/mixup.c."""
     u, v = random4(1, epoch, sample, OWN_SHARE, AUGMENT)[:2]
     q, c = uniform(u)**(1 / alpha), math.cos(2 * math.pi * uniform(v))
     return 0.5 + 0.5 * c / math.sqrt(q / (1 - q) + c * c)
 
 
 def mixed(case, x, label, epoch):
-    """The samples and labels of an epoch."""
+    """Returns the samples and labels of an epoch."""
     if "mixup" not in case:
         return x, label
     count = len(x)
@@ -168,7 +168,7 @@ class TemperatureLSTM(nn.Module):
 
 
 def first_weights(name):
-    """The weights before the first step."""
+    """Returns the weights before the first step."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.environ["BRIM_BINARY"], *words_of(name, "train"), f"run.dir={folder}/run", "optimizer.lr=0",
                         "training.steps=1", "backend=reference"], check=True, capture_output=True)
@@ -204,7 +204,7 @@ def judge_values(case, y, t):
 
 
 def judge_classes(case, logits, label):
-    """Figures of labels that are shares of the classes; the largest share is the right answer."""
+    """Computes figures of labels that are shares of the classes; the largest share is the right answer."""
     loss = F.cross_entropy(logits, label, label_smoothing=case.get("label_smoothing", 0.0))
     return {"loss": loss, "accuracy": (logits.argmax(1) == label.argmax(1)).double().mean()}
 

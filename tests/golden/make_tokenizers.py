@@ -40,7 +40,7 @@ def learn_characters(special=(), alphabet=60):
 
 
 def changed(t, **model):
-    """The tokenizer with other options of its model, which have no setter."""
+    """Returns the tokenizer with other options of its model, for which it has no setter."""
     tree = json.loads(t.to_str())
     tree["model"].update(model)
     return Tokenizer.from_str(json.dumps(tree))
@@ -152,7 +152,8 @@ def main():
     for name, t in made.items():
         tree = json.loads(t.to_str())
         if name in BEHAVIORS:
-            tree["model"]["merges"] = [" ".join(pair) for pair in tree["model"]["merges"]]  # as before 0.20
+            # The form of versions before 0.20.
+            tree["model"]["merges"] = [" ".join(pair) for pair in tree["model"]["merges"]]
         text = json.dumps(tree, ensure_ascii=name == "qwen", separators=(",", ":"))
         (folder / f"{name}.json").write_text(text + "\n")
     found = {name: list(cases(t, 3 if name.removesuffix("_inverted") in BEHAVIORS else 1))

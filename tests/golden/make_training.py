@@ -32,7 +32,7 @@ def sgd(model, nesterov=False):
 
 
 def begun(optimizer, step, square):
-    """Sets the states as if updated `step` times: means of 0, and means of squares `square`."""
+    """Sets the states as after `step` updates, with means of 0 and means of squares `square`."""
     for p in optimizer.param_groups[0]["params"]:
         optimizer.state[p] = {"step": step, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.full_like(p, square)}
     return optimizer
@@ -43,7 +43,8 @@ def adam_uncorrected(model):
 
 
 def yogi(model, step=0, square=1e-6):
-    """torch_optimizer initialises the mean of gradients with 1e-6 too, the paper (and TensorFlow Addons) with 0."""
+    """Makes Yogi. torch_optimizer initialises the mean of gradients with 1e-6 too, but the paper (and TensorFlow
+    Addons) with 0."""
     return begun(torch_optimizer.Yogi(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-3, weight_decay=0.1),
                  step, square)
 
@@ -53,7 +54,7 @@ def adagrad(model, **options):
 
 
 def adamw_but(model, *without):
-    """Weight decay except for parameters whose names end in one of `without`."""
+    """Makes AdamW with weight decay except for parameters whose names end in one of `without`."""
     groups = [{"params": [], "weight_decay": 0.1}, {"params": [], "weight_decay": 0.0}]
     for name, parameter in model.named_parameters():
         groups[name.endswith(without)]["params"].append(parameter)

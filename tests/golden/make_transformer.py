@@ -58,7 +58,7 @@ class Transformer(nn.Module):
 
 
 def make(path, model, x, label):
-    for value in model.parameters():  # layer norms too: not all 1 and 0
+    for value in model.parameters():  # includes layer norms, so that they are not all 1 and 0
         nn.init.normal_(value, 0.1, 0.5)
     logits = model(x)
     F.cross_entropy(logits, label).backward()

@@ -21,7 +21,7 @@ PICTURES = HERE / "pictures"
 
 
 def scene(rows, columns):
-    """Edges, ramps and some noise: everything that resizing and compressing could get wrong."""
+    """Returns a picture with edges, ramps and some noise, in which faults of resizing and compressing would show."""
     y, x = numpy.mgrid[0:rows, 0:columns]
     noise = numpy.random.default_rng(7).integers(0, 40, (rows, columns, 3))
     red = 255 * x / (columns - 1)
@@ -96,7 +96,7 @@ def jpegs(pixels):
         save(f"exif_{k}.jpg", jpeg(Image.fromarray(pixels[:13, :9]), exif=exif(k, k % 2)))
     save("exif_9.jpg", jpeg(Image.fromarray(pixels[:13, :9]), exif=exif(9, False)))
     whole = jpeg(Image.fromarray(numpy.tile(pixels, (4, 4, 1))), quality=95)
-    save("no_end.jpg", jpeg(rgb)[:-2], Image.open(io.BytesIO(jpeg(rgb))))  # all pixels are there
+    save("no_end.jpg", jpeg(rgb)[:-2], Image.open(io.BytesIO(jpeg(rgb))))  # the file has all pixels
     save("cut.jpg", whole[:len(whole) * 2 // 3], False)
     save("cut_progressive.jpg", jpeg(rgb, progressive=True)[:-40], False)
     start = whole.index(b"\xff\xda") + 400
@@ -130,7 +130,7 @@ def write(name, items):
             out.write(f"{title}\n{pixels.tobytes().hex()}\n")
 
 
-# In these, centres of the result's pixels lie on the borders of the source's pixels.
+# With these sizes, the centres of the result's pixels lie on the borders of the source's pixels.
 ON_BORDERS = [(2, 3, 16, 20, 14, 15), (1, 2, 30, 36, 25, 27)]
 
 

@@ -1,8 +1,8 @@
 /* A backend with simulated GPUs, set by $TEST_GPUS: "100/400,300/400" are two, with free and total MiB. They can be
  * listed, and mlps can be planned for them. "broken": they exist, but the driver does not answer.
  *
- * "300/400/5" is of another kind, whose products need 5 MiB of scratch; "300/400/0" can only be listed. The selected
- * one has CONTEXT_MIB less, taken by the driver, as long as it is selected. */
+ * "300/400/5" is of another kind, whose products need 5 MiB of scratch; "300/400/0" can only be listed. As long as a
+ * GPU is selected, it has CONTEXT_MIB less free memory, which stands for the driver's context. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@ GIB, MIB = 1 << 30, 1 << 20
 
 
 def curve(name, points, first, last, steps, noise=0.03):
-    """Falls from `first` to `last`, with a regular disturbance."""
+    """Returns a curve that falls from `first` to `last`, with a regular disturbance."""
     step = [round(steps * i / (points - 1)) for i in range(points)]
     value = [last + (first - last) * math.exp(-4 * i / points) + noise * (first - last) * math.sin(7.3 * i * i)
              for i in range(points)]
@@ -55,7 +55,7 @@ def run(name, state, pid, user, device=None, share=0.5, steps=10000, rate=1300.0
 
 
 def seen(model, dataset, loss, score, steps=10000, share=0.5, gib=10.0, name="run"):
-    """The values that a run's folder adds."""
+    """Returns the values that a run's folder adds."""
     done = max(2, int(steps * share))
     return {"folder": f"/home/ann/runs/{name}", "model": model, "dataset": dataset, "loss": loss, "score": score,
             "score_name": "accuracy", "epoch": 1 + int(share * 10), "epochs": 10, "memory": memory(gib * GIB),
@@ -144,7 +144,7 @@ def one():
 
 
 def broken():
-    """Values and texts that no honest source sends."""
+    """Returns a look with values and texts that no honest source sends."""
     names = ["<script>alert(1)</script>", "\u001b[2J\u001b[31mred\u0007", "line\nbreak\ttab", "\u6f22\u5b57" * 20,
              "e\u0301\u0302\u0303 combining", "\u202eesrever", "x" * 300, "\U0001f680 rocket", ""]
     runs = []
@@ -175,7 +175,7 @@ def broken():
 
 
 def hosts():
-    """Two machines that answer and one that does not."""
+    """Returns a look at two machines that answer and one that does not."""
     first, second = lab(), lab()
     for part in ("devices", "queue", "runs"):
         for item in second[part]:
@@ -184,7 +184,8 @@ def hosts():
         if "device_index" in item:
             item["device_index"] += 2
     for item in second["queue"]:
-        item |= {"run": item["run"] - 10 + 6, "accepts": [2, 3]}  # after three of lab7's and three of lab8's
+        # This item's run comes after three runs of lab7 and three of lab8.
+        item |= {"run": item["run"] - 10 + 6, "accepts": [2, 3]}
     second["runs"] = [r for r in second["runs"] if r.get("device_index", 2) < 4][:11]
     first["runs"] = [r for r in first["runs"] if r.get("device_index", 9) < 2][:3]
     return {"brim_look": 1, "hosts": [host("lab7"), host("lab8", 3.1, 32, 40, 251.0),

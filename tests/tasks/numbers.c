@@ -12,7 +12,7 @@
 typedef struct numbers {
   float file[2 * FILE_MAX];
   int64_t file_count;
-  char split[64]; /* the core's name for the file */
+  char split[64]; /* the name that the core gives to the file's data */
 } numbers;
 
 static brim_status create(const void *params, void **self)

@@ -8,11 +8,12 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-CLOCK = 1767225600  # seconds since 1970 of strftime_now
+CLOCK = 1767225600  # the time of strftime_now, in seconds since 1970
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %}, whose text transformers learns from; it notes the characters that a block has in the output."""
+    """The tag {% generation %}, which marks the text to learn from in transformers. It notes the characters of each
+    block in the output."""
 
     tags = {"generation"}
 

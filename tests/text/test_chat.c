@@ -56,7 +56,7 @@ static uint32_t pack(const uint32_t *places, uint32_t count, uint32_t context)
   return rows;
 }
 
-/* Best fit decreasing in its plainest form. */
+/* Packs by best fit decreasing in its simplest form. */
 static uint32_t pack_plainly(const uint32_t *places, uint32_t count, uint32_t context)
 {
   uint32_t room[512], rows = 0;
@@ -95,7 +95,7 @@ static void rows_of_alpacas_lengths_are_at_least_98_percent_full(void **state)
     uint64_t sum = 0;
     const uint32_t count = 52002;
     for (uint32_t i = 0; i < count; i++) {
-      double x = 1; /* the product of draws is skewed as lengths of answers are */
+      double x = 1; /* a product of draws has a skewed distribution, like lengths of answers */
       for (int k = 0; k < 6; k++) x *= 0.5 + draw(&d);
       places[i] = 30 + (uint32_t)(80 * x);
       if (places[i] > contexts[c]) places[i] = contexts[c];
@@ -152,7 +152,8 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* Each token's bytes are where it is said to begin, but for a space that the tokenizer puts before a text. */
+/* Checks that each token's bytes are at its reported place, except for a space that the tokenizer puts before a
+ * text. */
 static void check_places(const char *name, const char *text, bool expected)
 {
   tokenizer *t = NULL;

@@ -17,7 +17,7 @@
 #define CHUNK 5
 #define TEXTS 2
 
-/* Some steps, so that the logits depend on the tokens before. */
+/* The model trains some steps, so that its logits depend on earlier tokens. */
 static const char *const common[] = {"dataset.context=24",
                                      "training.batch_size=4",
                                      "training.steps=6",
@@ -30,7 +30,7 @@ static int32_t token_of(int text, int64_t place)
   return (int32_t)((37 * place * (text + 1) + 11 * place * place + 5 + text) % VOCABULARY);
 }
 
-/* The logits of whole samples. */
+/* Computes the logits of whole samples. */
 static void find_logits(const opened *o, double logits[TEXTS][LENGTH * VOCABULARY])
 {
   brim_trainer *t = NULL;
@@ -46,7 +46,8 @@ static void find_logits(const opened *o, double logits[TEXTS][LENGTH * VOCABULAR
   brim_trainer_close(t);
 }
 
-/* Runs a program for tokens [from, to) of each text; one with more room repeats the last token. */
+/* Runs a program for tokens [from, to) of each text. If the program has room for more tokens, the last one is
+ * repeated. */
 static void step(brim_trainer *t, const brim_program *p, const int64_t *from, const int64_t *to)
 {
   int32_t tokens[TEXTS * CHUNK], places[TEXTS * CHUNK];
@@ -163,7 +164,7 @@ static brim_status end(void *context, int64_t index)
   return BRIM_OK;
 }
 
-/* The text that a run of a whole sample for each token gives. */
+/* Continues a text by running a whole sample for each token. */
 static void continue_plainly(const opened *o, const brim_generate_text *text, const brim_generate_options *how,
                              int32_t *out)
 {
@@ -201,7 +202,7 @@ static void texts_side_by_side_are_those_without_caches(void **state)
   must(brim_generator_open(o.drive, o.checkpoint, &room, &g));
   assert_string_equal(brim_generator_without_cache(g), "");
   must(brim_generator_run(g, text, TEXTS, &how));
-  for (int again = 0; again < 2; again++) { /* the second time alone, after another text */
+  for (int again = 0; again < 2; again++) { /* the second time, text 1 runs alone */
     for (int i = again; i < TEXTS; i++) {
       int32_t expected[NEW];
       continue_plainly(&o, &text[i], &how, expected);
@@ -290,16 +291,16 @@ static void a_plan_has_the_caches_and_rings_of_windows(void **state)
 {
   static const struct {
     const char *name;
-    uint64_t rows; /* of the three layers' caches, for a text */
+    uint64_t rows; /* rows in the caches of the three layers, for one text */
   } runs[] = {{"plain", 3 * 20}, {"ring", 3 * (3 + 4)}, {"windows", 20 + 2 * (4 + 4)}};
   for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
     opened o = open_run(runs[i].name);
     brim_plan *plan = NULL;
     must(brim_generator_make_plan(o.drive, &(brim_generator_options){.texts = 3, .prompt = 5, .tokens = 15}, &plan));
-    const uint64_t width = i == 1 ? 8 : 16; /* two heads of keys, or four */
+    const uint64_t width = i == 1 ? 8 : 16; /* two or four heads of keys */
     assert_int_equal(plan->class_bytes[BRIM_ROLE_CACHE], 3 * runs[i].rows * 2 * width * sizeof(double));
     assert_null(brim_plan_generation(plan, 5));
-    assert_non_null(brim_plan_generation(plan, 4)); /* the prompt's last token is the first of single ones */
+    assert_non_null(brim_plan_generation(plan, 4)); /* the prompt's last token runs alone, so a chunk has 4 tokens */
     brim_plan_free(plan);
     close_run(&o);
   }

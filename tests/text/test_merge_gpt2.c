@@ -15,7 +15,7 @@
 #define LENGTH 12
 #define SIZES(group) group ".layers=2", group ".heads=2", group ".width=16", group ".context=12"
 
-/* `words` end with NULL. */
+/* Trains a model into folder `dir`; `words` end with NULL. */
 static void train_from(const char *dir, const char *weights, const char *const *words)
 {
   char from[SCRATCH_PATH * 2];

@@ -67,7 +67,7 @@ static void values_that_are_not_finite_are_reported(void **state)
   assert_int_equal(brim_sample(&how, (double[]){INFINITY, 0}, 2, 0, room), -1);
 }
 
-/* Prints each piece as far as possible, and the rest at the end. */
+/* Prints as much of each piece as possible, and the rest at the end. */
 static void check_pieces(const char *const *piece, const char *const *shown)
 {
   brim_text bytes = {0}, out = {0};

@@ -23,13 +23,13 @@ DRAWN = 3000 if os.environ.get("BRIM_TEST_TIER", "full") == "full" else 600
 
 class Templates(unittest.TestCase):
     def setUp(self):
-        warnings.simplefilter("ignore")  # Python's about the code that Jinja makes
+        warnings.simplefilter("ignore")  # ignores Python's warnings about the code that Jinja makes
         self.brim = templates.Brim(os.environ["BRIM_RENDER"])
         self.judge = templates.Judge()
         self.addCleanup(self.brim.close)
 
     def compare(self, template, context):
-        """Both give the same, or both refuse; returns whether they rendered."""
+        """Asserts that both give the same, or both refuse. Returns whether they rendered."""
         want, got = self.judge.render(template, context), self.brim.render(template, context)
         self.assertTrue(templates.same(want, got), f"{template!r}: {templates.difference(want, got)}")
         return "error" not in got

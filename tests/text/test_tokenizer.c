@@ -57,7 +57,7 @@ static void check_case(const tokenizer *b, size_t number, const char *text, size
   if (!same) fail_msg("case %zu, '%s': other ids than OpenAI's encoder gives", number, text);
 }
 
-/* The tokens' bytes give the text again. */
+/* Checks that the bytes of the tokens are the text. */
 static void check_text(const tokenizer *b, const char *text, size_t bytes)
 {
   static taken got;
@@ -266,7 +266,7 @@ static brim_status add_up(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* A quadratic algorithm would never end. */
+/* A quadratic algorithm would take far too long. */
 static void a_million_letters_without_a_break_are_encoded(void **state)
 {
   enum { BYTES = 1000000 };
@@ -428,7 +428,7 @@ static void missing_files_are_reported_with_their_origin(void **state)
   assert_non_null(strstr(brim_error_text(), "https://huggingface.co/"));
 }
 
-/* In a data set, so that Ctrl-C ends it. */
+/* The tokenizer runs inside a data set, where Ctrl-C ends it. */
 static void tokenizing_stops_on_request(void **state)
 {
   scratch_put("a.txt", "the memory of a step is known before that step begins");

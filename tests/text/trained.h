@@ -26,7 +26,8 @@ static brim_config *load(const char *file, const char *const *words, size_t coun
   return config;
 }
 
-/* Trains into scratch folder `dir`. `words` end with NULL; `common` too, for all runs of a test. */
+/* Trains into scratch folder `dir`. `common` has the words of all runs of a test; `common` and `words` end with
+ * NULL. */
 static void train(const char *dir, const char *const *common, const char *const *words)
 {
   char run[SCRATCH_PATH * 2], path[SCRATCH_PATH * 2];
@@ -43,7 +44,7 @@ static void train(const char *dir, const char *const *common, const char *const 
   brim_config_free(config);
 }
 
-/* A run, opened again as it was trained. */
+/* A finished run, opened again with its configuration. */
 typedef struct opened {
   brim_config *config;
   brim_drive *drive;

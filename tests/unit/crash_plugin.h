@@ -4,7 +4,7 @@
 typedef void crash_work(void *context);
 
 typedef struct crash_plugin {
-  int (*call)(crash_work *f, void *context, int depth); /* through `depth` calls of its own */
+  int (*call)(crash_work *f, void *context, int depth); /* calls f through `depth` nested calls of its own */
   int (*clear)(void *(*library)(void *, int, size_t), char *at);
   int (*write)(volatile int *at);
 } crash_plugin;

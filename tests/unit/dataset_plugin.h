@@ -23,7 +23,7 @@ typedef struct dataset {
   void *params, *self;
 } dataset;
 
-/* The index of a name in "ring|tree". */
+/* Returns the index of a name in a list such as "ring|tree". */
 static inline int32_t dataset_name(const char *names, const char *text)
 {
   int32_t i = 0;

@@ -15,7 +15,7 @@ typedef struct made {
   brim_dataset_info train, test; /* test.count -1: no test split */
   bool describes_unopened;
   bool fail_open;
-  int64_t fail_read, bad_label; /* index; -1: none */
+  int64_t fail_read, bad_label; /* index of a sample; -1: none */
   bool slow;                    /* read takes up to 0.1 ms, depending on the sample */
   int opened;
 } made;

@@ -9,7 +9,7 @@
 /* A policy's parameters and its answers. */
 typedef struct made {
   int asked;          /* number of calls */
-  brim_status status; /* of every hook */
+  brim_status status; /* the status that every hook returns */
   const char *text;   /* error text to set on the thread, or NULL */
   brim_place place;
   brim_plan_choice plan;
@@ -160,7 +160,7 @@ static brim_oom oom(void)
   return (brim_oom){.size = sizeof(brim_oom), .micro_batch = 128, .plan = plan_query(), .devices = device_query()};
 }
 
-/* Each hook as a kind of question. */
+/* The kinds of questions, one for each hook. */
 enum { DEVICE, PLAN, OOM, BOUNDARY, QUESTIONS };
 
 static brim_status ask(fixture *f, int question)

@@ -20,7 +20,7 @@ static inline brim_status build_cnn(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* x is used three times: its gradient is a sum, and nothing may overwrite it too early. */
+/* The model uses x three times, so the gradient of x is a sum, and nothing may overwrite x too early. */
 static inline brim_status build_residual(const void *self, brim_graph *g)
 {
   (void)self;
@@ -38,7 +38,7 @@ static inline brim_status build_residual(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Norms followed by relu, and sums followed by norms, as in a transformer: x is used again after each. */
+/* Builds norms followed by relu, and sums followed by norms, as in a transformer. x is used again after each. */
 static inline brim_status build_blocks(const void *self, brim_graph *g)
 {
   (void)self;
@@ -75,7 +75,7 @@ static inline brim_plan_request request_of(brim_status (*build)(const void *, br
                              .shape_count = 2};
 }
 
-/* A valid plan with some fusions: bits of brim_fusion, or 0. */
+/* Makes and checks a plan with some fusions: bits of brim_fusion, or 0. */
 static inline brim_plan *plan_of(brim_status (*build)(const void *, brim_graph *), int64_t batch, uint64_t fusions)
 {
   brim_plan_request request = request_of(build, batch);

@@ -79,7 +79,7 @@ static brim_tensor *transformer_block(brim_graph *g, brim_tensor *x, const char 
   return transformer_of(g, x, name, 0.1);
 }
 
-/* The same with sum and norm as one node. */
+/* The same block, with sum and norm as one node. */
 static brim_tensor *plain_transformer_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
 {
   (void)norm;

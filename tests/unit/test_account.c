@@ -53,7 +53,7 @@ static brim_settings federation(int64_t clients, int64_t round)
   return (brim_settings){.total_clients = clients, .clients_per_round = round};
 }
 
-/* The tail of the binomial distribution, added up. */
+/* Adds up the tail of the binomial distribution. */
 static double probability_of_more(int64_t clients, double rate, int64_t most)
 {
   double sum = 0;
@@ -90,7 +90,7 @@ static void counts_the_rounds_of_clients_that_take_turns(void **state)
   }
 }
 
-/* Both releases together have the noise multiplier that was asked for. */
+/* A round releases an update and a count. Together they have the configured noise multiplier. */
 static void splits_the_noise_of_an_adaptive_clip_norm(void **state)
 {
   brim_settings s = federation(1000, 100);

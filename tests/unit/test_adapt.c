@@ -15,9 +15,9 @@
 
 #define ATTEMPTS_MAX 32
 
-/* Work that has room for `room` samples, or fails `failures` times; it records its calls. */
+/* Work that has memory for `room` samples, or fails `failures` times, and records its calls. */
 typedef struct work {
-  int64_t room;     /* samples; for brim_adapt_batch */
+  int64_t room;     /* most samples that fit; for brim_adapt_batch */
   int failures;     /* the number of first attempts that fail; for brim_retry */
   brim_status with; /* the status of a failure; 0: ENOMEM_DEVICE */
   const char *text; /* error text of a failure, or NULL */
@@ -146,7 +146,7 @@ static void the_handler_is_called_between_attempts(void **state)
   const brim_retry_options options = {.max_retries = 2, .on_oom = &handler};
   work w = {.failures = 9, .with = BRIM_EBUDGET, .text = "over by 3 MiB"};
   assert_int_equal(brim_retry(&options, once, &w), BRIM_EBUDGET);
-  assert_says("over by 3 MiB\n"); /* the work's error, not the handler's */
+  assert_says("over by 3 MiB\n"); /* the text of the work's error, not the handler's */
   assert_int_equal(w.count, 3);
   assert_int_equal(l.count, 2);
   for (int i = 0; i < 2; i++) {
@@ -187,7 +187,7 @@ static void count_signal(int number)
   signals++;
 }
 
-/* The wait is a billion seconds, so the test would notice. */
+/* A wait would take a billion seconds, so the test would hang. */
 static void a_signal_ends_a_wait(void **state)
 {
   const brim_retry_options options = {.max_retries = 1, .wait_seconds = 1e9};
@@ -243,13 +243,14 @@ static void only_divisors_are_tried_even_first(void **state)
   work w = {0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);
   assert_tried(&w, 5, (int64_t[]){30, 15, 6, 3, 1}, 90);
-  options = (brim_adapt_options){.effective_batch = 97, .micro_batch = 1000}; /* a prime; more than the batch */
+  /* A prime number, and a micro-batch larger than the batch. */
+  options = (brim_adapt_options){.effective_batch = 97, .micro_batch = 1000};
   w = (work){0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);
   assert_tried(&w, 2, (int64_t[]){97, 1}, 97);
 }
 
-/* For every effective batch, every initial micro-batch and every minimum. */
+/* The test covers every effective batch up to 48, with every initial micro-batch and every minimum. */
 static void the_product_is_always_the_effective_batch(void **state)
 {
   for (int64_t effective = 1; effective <= 48; effective++)
@@ -266,7 +267,7 @@ static void the_product_is_always_the_effective_batch(void **state)
           if (i > 0) assert_true(w.micro_batch[i] < w.micro_batch[i - 1]);
         }
         for (int64_t d = least; w.count > 0 && d < w.micro_batch[w.count - 1]; d++)
-          assert_true(effective % d != 0); /* the last one was the smallest allowed */
+          assert_true(effective % d != 0); /* the last attempt had the smallest allowed micro-batch */
       }
 }
 

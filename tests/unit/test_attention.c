@@ -105,7 +105,7 @@ static void test_limits_are_checked(void **state)
   check_limits(causal, (brim_attention_limits){0}, "limits: size must be set, got 0");
 }
 
-/* So a sample within the window is computed as without it. */
+/* The graph then computes a sample as without a window. */
 static void test_a_window_that_limits_nothing_is_left_out(void **state)
 {
   brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, N, true);
@@ -179,7 +179,7 @@ static void test_attention_and_rotary_take_the_places(void **state)
   for (size_t i = 0; i < g->node_count; i++)
     if (strstr(g->node[i]->op, "attention") || strstr(g->node[i]->op, "rotary"))
       with += g->node[i]->in[g->node[i]->in_count - 1] == brim_positions(g);
-  assert_int_equal(with, 4); /* both, and their gradients */
+  assert_int_equal(with, 4); /* two nodes, and their gradients */
   brim_graph_free(g);
 }
 

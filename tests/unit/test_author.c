@@ -72,7 +72,7 @@ static void test_many_parameters_are_distinguished(void **state)
   for (int i = 0; i < 300; i++) {
     snprintf(name, sizeof name, "p%d", i);
     brim_parameter_new(g, name, 1, (int64_t[]){3}, (brim_init){BRIM_INIT_CONSTANT, i});
-    input(g, 2); /* not all ids belong to parameters */
+    input(g, 2); /* adds a tensor, so that not all ids belong to parameters */
   }
   assert_int_equal(g->status, BRIM_OK);
   for (int i = 0; i < 300; i++) {
@@ -141,7 +141,7 @@ static void test_the_null_input_among_several_is_named(void **state)
   assert_failed(g, brim_concat(g, 2, (brim_tensor *[]){input(g, 2), NULL}, 1), "concat: input 2 of 2 is NULL");
 }
 
-/* brim refuses this even where N is 1, which would broadcast: the model must be the same for every N. */
+/* With N = 1 the shapes would broadcast. brim refuses them all the same, because a model must be valid for every N. */
 static void test_samples_are_never_repeated_over_a_parameter(void **state)
 {
   for (int64_t n = 1; n <= 4; n += 3) {
@@ -161,7 +161,7 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
   }
 }
 
-/* It would fit for the N that the author wrote, and be another tensor for every other N. */
+/* Such a result would have the right shape only for one N. */
 static void test_a_result_of_parameters_cannot_replace_samples(void **state)
 {
   for (int which = 0; which < 8; which++) {

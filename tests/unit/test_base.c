@@ -112,7 +112,7 @@ static void control_characters_are_escaped(void **unused)
               "2J",
               "",
               "\xef\xbf\xbd"
-              "2J"); /* a byte that is C1 to an 8-bit terminal */
+              "2J"); /* an 8-bit terminal reads this byte as a C1 control */
   check_shown("\xe3\x81", "", "\xef\xbf\xbd\xef\xbf\xbd");
   for (int c = 1; c < 0xa0; c++) {
     const char one[3] = {(char)(c < 0x80 ? c : 0xc2), (char)(c < 0x80 ? 0 : c), '\0'};
@@ -209,7 +209,7 @@ static void numbers_are_printed_as_printf_does(void **unused)
     brim_text_printf(&expected, "%lld", (long long)some[i]);
   }
   assert_string_equal(brim_text_str(&text), brim_text_str(&expected));
-  for (int width = 1; width < 300; width++) { /* whether or not they fit into the first buffer */
+  for (int width = 1; width < 300; width++) { /* lengths that fit into the first buffer and lengths that do not */
     char padded[300];
     brim_text_clear(&text);
     brim_text_printf(&text, "%*d", width, 7);
@@ -221,7 +221,7 @@ static void numbers_are_printed_as_printf_does(void **unused)
   brim_text_release(&expected);
 }
 
-/* The Gini coefficient over all pairs. */
+/* Computes the Gini coefficient over all pairs. */
 static void a_tally_has_the_spread_of_its_values(void **unused)
 {
   (void)unused;
@@ -246,7 +246,7 @@ static void a_tally_has_the_spread_of_its_values(void **unused)
   }
 }
 
-/* Numbers of very different sizes, in any order and in any parts. */
+/* The sum must be the same in any order and in any parts, even if magnitudes differ a lot. */
 static void exact_sums_do_not_depend_on_the_order(void **state)
 {
   enum { NUMBERS = 2000 };

@@ -69,7 +69,7 @@ static void the_last_ones_and_the_best_are_kept(void **unused)
   for (size_t i = 0; i < LEN(gone); i++) assert_false(scratch_exists(scratch("keep/checkpoints/%s", gone[i])));
   assert_string_equal(target_of(run, "last"), "step-00000060");
   assert_string_equal(target_of(run, "best"), "step-00000020");
-  assert_int_equal(save(run, 70, 0, true), BRIM_OK); /* the newest one always stays */
+  assert_int_equal(save(run, 70, 0, true), BRIM_OK); /* the newest checkpoint always stays */
   assert_int_equal(found_step(run), 70);
   assert_false(scratch_exists(scratch("keep/checkpoints/step-00000020")));
 }
@@ -87,7 +87,7 @@ static void a_folder_in_place_of_a_link_is_only_a_warning(void **unused)
   assert_false(scratch_exists(scratch("blocked/checkpoints/.last.tmp")));
 }
 
-/* Read by another process, as `brim eval` does while a run trains. */
+/* Another process reads, as `brim eval` does while a run trains. */
 static void a_checkpoint_is_not_deleted_while_it_is_read(void **unused)
 {
   (void)unused;
@@ -197,7 +197,8 @@ static void any_changed_byte_is_noticed_and_an_older_checkpoint_taken(void **unu
       const bool old = strstr(path, "step-00000050") != NULL;
       const char *damaged = scratch("damage/checkpoints/step-00000100");
       if (brim_checkpoint_read(damaged, &tensors) == BRIM_OK) {
-        /* only where the change has no effect: white space of state.json that was replaced by other white space */
+        /* The read may succeed only if the change has no effect, because it replaced white space of state.json by other
+         * white space. */
         assert_int_equal(p, 2);
         assert_int_equal(brim_checkpoint_read_state(damaged, &s), BRIM_OK);
         s.best_loss = intact.best_loss = 0;
@@ -277,7 +278,7 @@ static void a_state_of_another_version_is_refused(void **unused)
   free(text);
 }
 
-/* Older versions had no loss scaling: the same file without those keys, and its checksum. */
+/* Older versions had no loss scaling. Their file lacks these keys, and has a matching checksum. */
 static void a_state_without_a_loss_scale_reads_as_none(void **unused)
 {
   (void)unused;
@@ -378,7 +379,7 @@ static void only_the_model_is_read_without_an_optimizer(void **unused)
   assert_float_equal(weight[0][0], 50, 0);
 }
 
-/* A device in the test's memory. No copy may be larger than a piece, or leave its tensor. */
+/* A device whose memory belongs to the test. No copy may be larger than a piece, or leave its tensor. */
 typedef struct fake_device {
   char *values;
   uint64_t bytes;

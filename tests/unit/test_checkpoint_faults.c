@@ -83,7 +83,7 @@ ssize_t write(int fd, const void *bytes, size_t count)
   return n;
 }
 
-/* The disk itself is not under test; skipping fsync makes thousands of checkpoints fast. */
+/* The test does not need the disk itself; without fsync, thousands of checkpoints take little time. */
 int fsync(int fd)
 {
   return faulty("fsync", fd_name(fd)) ? -1 : 0;
@@ -190,7 +190,7 @@ static const char *prepare(int situation)
 static const int64_t newest_before[] = {-1, 50, 100, 60};
 #define SITUATIONS 4
 
-/* Calls whose failure means that the checkpoint is not safe; others may only cause a warning. */
+/* True if the checkpoint is not safe when this call fails. The failure of another call only causes a warning. */
 static bool must_refuse(const char *call)
 {
   static const char *const vital[] = {"write ",
@@ -201,7 +201,7 @@ static bool must_refuse(const char *call)
                                       "close optimizer.safetensors",
                                       "close state.json",
                                       "rename step-00000100"};
-  if (strstr(call, " (deleted)")) return false; /* the lock of a deleted checkpoint */
+  if (strstr(call, " (deleted)")) return false; /* this call concerns the lock of a deleted checkpoint */
   for (size_t i = 0; i < LEN(vital); i++)
     if (strncmp(call, vital[i], strlen(vital[i])) == 0) return true;
   return false;
@@ -284,7 +284,7 @@ static void writes_that_take_a_few_bytes_at_a_time_add_up(void **unused)
   free(whole);
 }
 
-/* A process that dies at its `at`-th call; false if it made fewer. */
+/* Runs a process that dies at its `at`-th call; returns false if it made fewer calls. */
 static bool save_and_die(const char *run, int at)
 {
   const pid_t child = fork();

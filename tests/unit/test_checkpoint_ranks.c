@@ -12,7 +12,7 @@
 static _Thread_local int this_rank = -1;
 static struct {
   int rank, at; /* the rank whose call fails, or -1 */
-  int calls;    /* calls of that rank */
+  int calls;    /* number of calls of that rank */
 } disk = {-1, 0, 0};
 
 static bool is_to_fail(void)
@@ -41,7 +41,7 @@ int ftruncate(int fd, off_t length)
 
 int fsync(int fd)
 {
-  (void)fd; /* the disk itself is not under test */
+  (void)fd; /* the test does not need the disk itself */
   return is_to_fail() ? -1 : 0;
 }
 
@@ -59,7 +59,7 @@ static struct {
   brim_status status[RANKS_MAX];
 } world;
 
-/* As brim_dist_vote: ranks are threads here, and meet at a barrier. */
+/* Replaces brim_dist_vote: ranks are threads here, and meet at a barrier. */
 static brim_status meet(void *context, brim_status own)
 {
   const int rank = *(const int *)context;
@@ -83,7 +83,7 @@ typedef struct writer {
   char error[1024];
 } writer;
 
-/* Slices of the state's six elements: unequal, and with four ranks one is empty. */
+/* The slices of the state's six elements are unequal, and with four ranks one slice is empty. */
 static const uint64_t bounds[RANKS_MAX + 1][RANKS_MAX + 1] = {{0}, {0, 6}, {0, 2, 6}, {0, 1, 5, 6}, {0, 3, 3, 4, 6}};
 
 static void *write_as_rank(void *arg)

@@ -68,14 +68,14 @@ static brim_status load(const char *root, const char *file, const char *const *o
   return brim_config_load(&request, registry, out);
 }
 
-/* The printed value at a path, or NULL. The caller releases it. */
+/* Prints the value at a path; returns NULL if there is none. The caller releases the text. */
 static bool value_at(const brim_config *config, const char *path, brim_text *out)
 {
   const brim_yaml *node = brim_yaml_get_path(config->root, path);
   brim_text_clear(out);
   if (!node) return false;
   brim_yaml_print(node, out, false);
-  out->s[--out->length] = '\0'; /* the newline */
+  out->s[--out->length] = '\0'; /* removes the newline */
   return true;
 }
 
@@ -118,14 +118,14 @@ static void check_feeding_back(const char *root, const char *const *override)
 {
   brim_config *config = NULL, *again = NULL;
   brim_text first = {0}, second = {0};
-  if (load(root, NULL, override, &config) != BRIM_OK) return; /* this case is an error */
+  if (load(root, NULL, override, &config) != BRIM_OK) return; /* the case expects an error */
   brim_config_print(config, &first, false);
   write_text("resolved.yaml", first.s);
   if (load(NULL, "resolved.yaml", NULL, &again) != BRIM_OK) fail_msg("%s\n%s", brim_error_text(), first.s);
   brim_config_print(again, &second, false);
   assert_string_equal(first.s, second.s);
   brim_config_free(again);
-  brim_text_clear(&first); /* printed with origins, it reads back as the same configuration */
+  brim_text_clear(&first); /* printed with origins, the configuration reads back as the same one */
   brim_config_print(config, &first, true);
   write_text("resolved.yaml", first.s);
   assert_int_equal(load(NULL, "resolved.yaml", NULL, &again), BRIM_OK);
@@ -248,14 +248,14 @@ static void missing_values_can_be_shown(void **state)
   for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
     if (!strstr(text.s, want[i])) fail_msg("no line %s in\n%s", want[i], text.s);
   brim_config_free(config);
-  write_text("resolved.yaml", text.s); /* the printed form with unset values cannot be run */
+  write_text("resolved.yaml", text.s); /* a configuration printed with unset values cannot be run */
   assert_int_equal(load(NULL, "resolved.yaml", NULL, &config), BRIM_ECONFIG);
   if (!strstr(brim_error_text(), "'dataset.path' is mandatory and has no value: write dataset.path=VALUE\n  resolved"))
     fail_msg("%s", brim_error_text());
   brim_text_release(&text);
 }
 
-/* Each value is twice the previous one: 2^60 characters from a page of text. */
+/* Each value contains the previous one twice, so a page of text would become 2^60 characters. */
 static void interpolation_cannot_grow_without_bound(void **state)
 {
   brim_text text = {0};
@@ -336,7 +336,7 @@ static void a_missing_file_cannot_be_loaded(void **state)
   assert_string_equal(brim_error_text(), "cannot open gone.yaml: No such file or directory");
 }
 
-/* More errors than the error text can hold: it has the first ones and the number of the others. */
+/* With more errors than the error text can hold, it has the first ones and the number of the others. */
 static void very_many_errors_are_counted(void **state)
 {
   char word[200][32];

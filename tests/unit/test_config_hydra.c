@@ -34,7 +34,7 @@ static int teardown(void **state)
   return 0;
 }
 
-/* The lines of a file, without comments. */
+/* Reads the lines of a file, without comments. */
 static char **read_lines(brim_arena *arena, const char *path, size_t *count)
 {
   enum { LINES_MAX = 8192 };
@@ -51,7 +51,7 @@ static char **read_lines(brim_arena *arena, const char *path, size_t *count)
   return out;
 }
 
-/* The node at a path. *added is set if one of the keys was added by the user. */
+/* Returns the node at a path. Sets *added if the user added one of the keys. */
 static const brim_yaml *find(brim_arena *arena, const brim_yaml *node, const char *path, bool *added)
 {
   while (node && *path) {
@@ -108,7 +108,7 @@ static const char *disagreement(brim_arena *arena, const brim_yaml *root, char *
   return NULL;
 }
 
-/* Composes "config | seed=1" and compares it with the lines; returns the first difference, or NULL. */
+/* Composes a case such as "config | seed=1" and compares it with the lines; returns the first difference, or NULL. */
 static const char *compose(brim_arena *arena, const char *text, char *const *line, size_t count)
 {
   const char *word[WORDS_MAX] = {0};
@@ -133,7 +133,7 @@ static const char *compose(brim_arena *arena, const char *text, char *const *lin
   return about;
 }
 
-/* The same for a map of interpolations. */
+/* Does the same for a map of interpolations. */
 static const char *interpolate(brim_arena *arena, const char *text, char *const *line, size_t count)
 {
   brim_composition c = {.arena = arena, .problems = {.arena = arena}};

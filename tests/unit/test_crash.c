@@ -16,7 +16,7 @@
 #include "unit/crash_plugin.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* their handlers and their frames differ */
+enum { SANITIZED = 1 }; /* sanitizers have their own handlers and frames */
 #else
 enum { SANITIZED = 0 };
 #endif
@@ -42,7 +42,7 @@ static const char *message_of(crash_work *crash)
   assert_int_equal(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}; /* cmocka has handlers */
+    const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}; /* cmocka handles these signals */
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) signal(signals[i], SIG_DFL);
     dup2(ends[1], STDERR_FILENO);
     brim_crash_watch();
@@ -84,7 +84,7 @@ __attribute__((noinline)) static void writes(void *context)
   *nowhere = 1;
 }
 
-/* Its frame is as large as those of the calls before, and still has their values. */
+/* The frame of this function is as large as those of the calls before it, and still contains their values. */
 __attribute__((noinline)) static int writes_below_old_calls(void)
 {
   volatile char room[1024];
@@ -136,7 +136,7 @@ static void plugin_itself(void *context)
   (void)plugin()->write(nowhere);
 }
 
-/* The caller's frame pointer is lost, by which the unwinder finds the frame of a function that calls alloca. */
+/* The caller calls alloca, so the unwinder finds its frame by the frame pointer, which this function destroys. */
 __attribute__((noinline)) static void breaks_the_stack(void)
 {
   void **frame = __builtin_frame_address(0);

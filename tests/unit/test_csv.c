@@ -1,4 +1,4 @@
-/* CSV files: how they become samples, and the errors for those that cannot. Each test writes its files into its own
+/* CSV files: how they become samples, and the errors for files that cannot. Each test writes its files into its own
  * folder and loads the real plugin. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,7 +183,7 @@ static void features_are_named_one_by_one_or_from_to(void **state)
   dataset_destroy(&d);
 }
 
-/* As pandas writes files: an index without a name, and text columns that are not features. */
+/* pandas writes such files: the index has no name, and text columns are not features. */
 static void text_and_an_index_without_a_name_are_no_features(void **state)
 {
   brim_dataset_info info;
@@ -246,7 +246,7 @@ static void the_target_of_a_window_is_a_later_row(void **state)
   assert_int_equal(info.count, 2);
   EXPECT_SAMPLE(&d, "train", 1, 6, 30, 40);
   dataset_destroy(&d);
-  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* with horizon 0 the target is no feature */
+  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* with horizon 0 the target is not a feature */
   open_split(&d, "train", &info);
   assert_int_equal(info.count, 6);
   EXPECT_SAMPLE(&d, "train", 5, 7, 60, 70);
@@ -294,7 +294,7 @@ static void groups_are_padded_to_the_longest(void **state)
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 1, 1, 10, 20, 0);
   dataset_destroy(&d);
-  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* the longest sequence of both files */
+  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* it has the longest sequence of both files */
   d = CREATE("label=k", "group=id", "test=test.csv");
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 0, 1, 0, 1, 2, 3);
@@ -330,8 +330,8 @@ static void features_are_standardised_by_the_training_rows(void **state)
   dataset_destroy(&d);
 }
 
-/* A float has 24 bits: it represents only every 128th of the current seconds since 1970, and every second date written
- * as a number. */
+/* A float has 24 bits. It represents only every 128th of the current seconds since 1970, and only every second date
+ * written as a number. */
 static void times_and_dates_are_standardised_in_double(void **state)
 {
   brim_dataset_info info;
@@ -495,7 +495,7 @@ static void a_file_to_be_predicted_needs_no_targets(void **state)
   dataset d = CREATE("targets=t", "sequence=2");
   assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_OK);
   open_split(&d, "file0", &info);
-  assert_int_equal(info.count, 2); /* also predicts the value after the last row */
+  assert_int_equal(info.count, 2); /* the last sample predicts the value after the last row */
   EXPECT_SAMPLE(&d, "file0", 1, 0, 6, 20, 7, 30);
   assert_int_equal(d.ops->open_file(d.self, path, "file0"), BRIM_EINVAL);
   dataset_destroy(&d);

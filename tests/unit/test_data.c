@@ -41,7 +41,7 @@ static int32_t label_at(const brim_data *data, enum brim_part part, int64_t epoc
 
 /* ---- Parts and order ---- */
 
-/* The same dataset with its own validation data: the test split's samples, twice as many. */
+/* The same dataset with validation data of its own, which are like the test split but twice as many. */
 static brim_status own_describe(const void *self, const char *split, brim_dataset_info *out)
 {
   const bool validation = strcmp(split, "validation") == 0;
@@ -85,7 +85,7 @@ static void a_validation_split_takes_nothing_from_training(void **state)
                                   .open = made_open,
                                   .describe = own_describe,
                                   .read = own_read};
-  plugin.ops = &older; /* an older table must not be asked */
+  plugin.ops = &older; /* an older table ends before this function */
   assert_int_equal(brim_data_open(&data, &plugin, &m, &settings), BRIM_OK);
   assert_int_equal(data.count[BRIM_PART_VALIDATION], COUNT / 10);
 }
@@ -114,7 +114,7 @@ static void an_epoch_has_every_training_sample_once_in_its_own_order(void **stat
 static void validation_is_kept_out_of_training_in_every_epoch(void **state)
 {
   brim_settings settings = default_settings();
-  settings.dataset.validation_fraction = 0.1013; /* of 200: 20.26 */
+  settings.dataset.validation_fraction = 0.1013; /* of 200 samples: 20.26 */
   made m = made_images(COUNT, 1, 2, 3);
   const brim_data data = open_data(&m, &settings);
   assert_int_equal(data.count[BRIM_PART_VALIDATION], 20);
@@ -125,9 +125,9 @@ static void validation_is_kept_out_of_training_in_every_epoch(void **state)
     for (int64_t i = 0; i < 20; i++) seen[label_at(&data, BRIM_PART_VALIDATION, epoch, i)]++;
     for (int i = 0; i < COUNT; i++) assert_int_equal(seen[i], 1);
   }
-  for (int64_t i = 0; i < 20; i++) /* always in one order */
+  for (int64_t i = 0; i < 20; i++) /* validation data always have one order */
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), label_at(&data, BRIM_PART_VALIDATION, 1, i));
-  for (int64_t i = 0; i < 20; i++) { /* where data.h says they are */
+  for (int64_t i = 0; i < 20; i++) { /* at the places that data.h states */
     brim_permutation split;
     brim_permutation_init(&split, 5, BRIM_STREAM_SPLIT, 0, COUNT);
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), brim_permutation_at(&split, (uint64_t)(180 + i)));
@@ -236,7 +236,7 @@ static bool matches(const brim_data *data, int64_t index, const float *values, i
   return true;
 }
 
-/* Finds the view of the raw sample, (dy, dx, mirror) as one number; fails if none matches. */
+/* Finds the view (dy, dx, mirror) of the raw sample, and returns it as one number; fails if no view matches. */
 static int find_view(const brim_data *data, int64_t epoch, int64_t i, int64_t *index)
 {
   const int64_t p = data->settings->augment.crop_padding;
@@ -268,7 +268,7 @@ static void check_views(uint32_t dtype, bool flip, int64_t padding, int64_t chan
   int64_t index;
   for (int64_t epoch = 0; epoch < 2; epoch++)
     for (int64_t i = 0; i < 1000; i++) hits[find_view(&data, epoch, i, &index)]++;
-  for (int v = 0; v < views; v++) { /* each about equally often, and no others */
+  for (int v = 0; v < views; v++) { /* every view occurs about equally often, and no other value occurs */
     const double expected = v % 2 == 1 && !flip ? 0 : 2000.0 / wanted;
     assert_true(fabs(hits[v] - expected) <= 6 * sqrt(expected));
   }
@@ -511,7 +511,7 @@ static void tokens_come_with_one_label_each(void **state)
   data.ignored_token = 7;
   int32_t scratch[12], token[12], label[12];
   int ignored = 0;
-  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* whatever the type of reals */
+  assert_int_equal(brim_data_values_bytes(&data, BRIM_DTYPE_F64), sizeof token); /* the type of reals does not matter */
   assert_int_equal(brim_data_label_bytes(&data, BRIM_PART_TEST, BRIM_DTYPE_F64), sizeof label);
   for (int64_t i = 0; i < 17; i++) {
     assert_int_equal(brim_data_sample(&data, BRIM_PART_TEST, 0, i, BRIM_DTYPE_F64, scratch, token, label), BRIM_OK);

@@ -25,7 +25,7 @@ static void equally_fast_ranks_get_equal_shares(void **unused)
   }
 }
 
-/* Twice as fast, twice as much: all finish together, up to rounding. */
+/* A rank that is twice as fast gets twice as much, so all ranks finish together, up to rounding. */
 static void weights_are_proportional_to_speeds(void **unused)
 {
   (void)unused;
@@ -40,7 +40,7 @@ static void weights_are_proportional_to_speeds(void **unused)
   assert_true(weight[0] > weight[1] && weight[1] > weight[2]);
 }
 
-/* From nanoseconds to an hour, and between ranks one of which is a million times slower. */
+/* Times range from nanoseconds to an hour, and one rank may be a million times slower than the others. */
 static void every_rank_gets_samples_and_the_sum_is_exact(void **unused)
 {
   (void)unused;

@@ -32,7 +32,7 @@ brim_status __wrap_brim_dist_exchange(brim_dist *dist, const void *own, uint32_t
 brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room);
 void __wrap_brim_dist_disconnect(brim_dist *dist);
 
-/* These ranks make no sums. */
+/* The ranks of this test make no sums. */
 void __wrap_brim_dist_disconnect(brim_dist *dist)
 {
   (void)dist;
@@ -65,7 +65,7 @@ brim_status __wrap_brim_dist_share_text(brim_dist *dist, char *text, size_t room
 /* A rank's settings and the expected result. */
 typedef struct part {
   const char *threads[2]; /* the backend's threads, by rank */
-  const char *resume;     /* folder; NULL: none */
+  const char *resume;     /* folder of the run to resume, or NULL */
   int32_t failing;        /* the rank without a drive, or -1 */
   bool differs;           /* unequal shares, or weights with equal shares */
   bool has_fast_rank;     /* rank 1's device multiplies 16-bit values, so precision=auto is bf16 there */
@@ -124,7 +124,7 @@ static bool check_shares(brim_drive *d, const part *p)
   return true;
 }
 
-/* Runs the steps with which a run begins on this rank. */
+/* Does on this rank what a run does at its beginning. */
 static bool run_rank(const part *p)
 {
   brim_registry *registry = NULL;
@@ -150,7 +150,7 @@ static bool run_rank(const part *p)
     if (p->resume)
       CHECK(d->setup->distribution.weight[0] == 100 && brim_setup_share(d->setup) == (own_rank == 0 ? 100 : 28));
     if (p->resume) CHECK(d->choice.micro_batch == (own_rank == 0 ? 32 : 4));
-    CHECK(brim_distribution_settle(job(), BRIM_OK, &d) == BRIM_OK); /* once more: no answer is needed */
+    CHECK(brim_distribution_settle(job(), BRIM_OK, &d) == BRIM_OK); /* a second call does not wait for an answer */
   }
   brim_drive_close(d);
   brim_config_free(config);
@@ -192,7 +192,8 @@ static void ranks_of_different_kinds_are_weighed(void **unused)
   run_both(&(part){{"backend.threads=1", "backend.threads=2"}, NULL, -1, true, false});
 }
 
-/* As when the run began, whatever is predicted now; the micro-batches too, as bits may depend on them. */
+/* A resumed run keeps the shares that it began with, whatever is predicted now. It also keeps the micro-batches,
+ * because bits may depend on them. */
 static void a_resumed_run_keeps_its_distribution(void **unused)
 {
   (void)unused;

@@ -42,7 +42,7 @@ static void compare(const char *name, const brim_text *drawn)
   test_free(golden);
 }
 
-/* Draws after the keys of `keys`, in which '\n' is enter, 'D' the key down. */
+/* Presses the keys of `keys`, in which '\n' is enter and 'D' is the key down, and draws. */
 static void draw(const char *state, int columns, int rows, bool unicode, const char *keys, brim_text *out)
 {
   brim_look *look = open_look(state);
@@ -101,7 +101,7 @@ static void test_pictures_without_utf8(void **state)
   }
 }
 
-/* However long its name is, the process that a yes interrupts and both answers stay on the row. */
+/* Even if the name of the process is long, the row shows the process that a yes interrupts, and both answers. */
 static void test_the_question_before_an_interrupt_fits_40_columns(void **state)
 {
   static const struct {

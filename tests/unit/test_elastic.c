@@ -18,7 +18,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define CHOICES 6
 
-/* Plans in MiB: as configured, and with all possible recompute. */
+/* Sizes of plans in MiB: as configured, and with all possible recompute. */
 static const int64_t choices[CHOICES] = {256, 128, 64, 32, 16, 8};
 static const uint64_t plain[CHOICES] = {780, 400, 220, 130, 90, 70}, least[CHOICES] = {600, 300, 160, 100, 70, 60};
 
@@ -86,7 +86,7 @@ static size_t index_of(int64_t batch)
   return i;
 }
 
-/* With exactly the recompute that is asked for, if that much is possible. */
+/* Returns the peak with exactly the requested recompute, if that much is possible. */
 static uint64_t peak(int64_t batch, uint64_t mebibytes)
 {
   const size_t i = index_of(batch);
@@ -102,7 +102,7 @@ static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64
   return BRIM_OK;
 }
 
-/* Asks at a second and applies the answer. Returns true if something changes. */
+/* Asks the policy at time `now` and applies its answer. Returns true if something changes. */
 static bool changes(fixture *f, double now)
 {
   const brim_demands demands = {.device = "auto"};
@@ -132,7 +132,7 @@ static bool changes(fixture *f, double now)
   return true;
 }
 
-/* The first second at which something changes, asked every second from `from` on; -1: none up to `to`. */
+/* Asks the policy every second from `from` to `to`. Returns the first second at which something changes, or -1. */
 static double changes_at(fixture *f, double from, double to)
 {
   for (double now = from; now <= to; now++)
@@ -169,7 +169,7 @@ static void as_much_is_given_back_as_is_needed(void **state)
 {
   static const struct {
     uint64_t waits_for, others;
-    int64_t batch; /* 0: no change, as it would not help or is not needed */
+    int64_t batch; /* 0: no change, because a change would not help or is not needed */
     uint64_t own;
   } cases[] = {{100, 0, 0, 400},    {101, 0, 64, 220},  {280, 0, 64, 220},  {281, 0, 32, 130},
                {410, 0, 16, 90},    {411, 0, 16, 89},   {430, 0, 16, 70},   {431, 0, 0, 400},
@@ -200,7 +200,7 @@ static void memory_must_have_been_free_for_a_while(void **state)
   assert_true(changes_at(&f, 1, 50) < 0);
   f.others = 0;
   assert_true(changes_at(&f, 51, 55) < 0);
-  f.waits_for = 10; /* enough is free, but others come before this run */
+  f.waits_for = 10; /* enough memory is free, but other jobs come before this run */
   assert_false(changes(&f, 56));
   f.waits_for = 0;
   assert_true(changes_at(&f, 57, 100) == 67);
@@ -210,7 +210,7 @@ static void memory_must_have_been_free_for_a_while(void **state)
   end(&f);
 }
 
-/* The lowest free amount counts at first; the rest is taken later. */
+/* The run first takes the lowest amount that was free all the time, and the rest later. */
 static void it_takes_the_free_memory(void **state)
 {
   fixture f;
@@ -236,11 +236,11 @@ static void it_takes_the_free_memory(void **state)
   end(&f);
 }
 
-/* Otherwise the plan for the smaller room, or no plan, would be taken first, and the larger one only after another such
- * time. */
+/* If the smaller amount counted, the run would first take the plan for it, or no plan, and take the larger plan only
+ * after waiting once more. */
 static void the_wait_begins_anew_when_more_becomes_free(void **state)
 {
-  for (uint64_t less = 350; less <= 400; less += 50) { /* in which a plan is possible, and none */
+  for (uint64_t less = 350; less <= 400; less += 50) { /* a plan fits into the first amount, but not into the second */
     fixture f;
     BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=10");
     f.waits_for = 380;
@@ -311,7 +311,7 @@ static void no_bit_of_the_results_changes(void **state)
   assert_false(changes(&f, 0));
   end(&f);
   BEGIN(&f, AT_ONCE);
-  f.grain = 0; /* without a grain, another micro-batch rounds otherwise */
+  f.grain = 0; /* without a grain, another micro-batch would change the rounding */
   f.waits_for = 150;
   assert_true(changes(&f, 0));
   assert_int_equal(f.batch, 128);
@@ -345,7 +345,7 @@ static void impossible_changes_are_reported_once_and_not_planned_every_second(vo
   end(&f);
 }
 
-/* A change by running out of memory, or by a policy before this one, stays. */
+/* The policy keeps a change that was made because memory ran out, or by a policy before it. */
 static void changes_by_others_are_not_undone(void **state)
 {
   fixture f;
@@ -388,13 +388,13 @@ static void a_reserve_is_left_free(void **state)
   assert_true(changes(&f, 1));
   assert_int_equal(f.own, 220);
   assert_string_equal(f.answer.reason, "as cpu:0 has 40.0 MiB free, and 50.0 MiB should be");
-  assert_true(changes_at(&f, 2, 10) < 0); /* 400 would leave too little */
+  assert_true(changes_at(&f, 2, 10) < 0); /* a plan of 400 MiB would leave too little */
   f.others = 50;
   assert_true(changes(&f, 11));
   assert_int_equal(f.own, 400);
   end(&f);
   BEGIN(&f, AT_ONCE, "policy.elastic.reserve_mb=490");
-  assert_true(changes(&f, 0)); /* it takes the free memory, although it needs more */
+  assert_true(changes(&f, 0)); /* it takes the free memory, although its plan would like more */
   assert_int_equal(f.own, 70);
   assert_true(changes_at(&f, 1, 10) < 0);
   assert_string_equal(f.answer.reason, "");

@@ -78,7 +78,7 @@ static brim_status build_nothing(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* `self` is an int: the number of the list that is NULL. */
+/* `self` points to an int, which selects the list that is NULL. */
 static brim_status build_null_list(const void *self, brim_graph *g)
 {
   brim_tensor *x = brim_input(g);
@@ -279,7 +279,7 @@ static void null_for_required_arguments(void **state)
   brim_engine_close(engine);
 }
 
-/* The engine is closed first, then the plan: both stay as long as the training needs them. */
+/* The test closes the engine first and frees the plan next. Both stay as long as the training needs them. */
 static void an_engine_may_be_closed_before_its_training(void **state)
 {
   brim_engine *engine = open_engine("cpu");
@@ -474,8 +474,8 @@ static double draw(void)
   return 2.0 * rand() / RAND_MAX - 1;
 }
 
-/* Softmax regression by plain loops: a step of SGD without momentum on w [K, F] and b [K]. Samples of class k have
- * weight[k]. Returns the loss. */
+/* Makes a step of softmax regression in plain loops: SGD without momentum on w [K, F] and b [K]. Samples of class k
+ * have weight[k]. Returns the loss. */
 static double step_by_hand(int64_t features, int64_t classes, const float *x, const int32_t *label,
                            const double *weight, double lr, double *w, double *b)
 {
@@ -552,7 +552,7 @@ static void steps_are_those_of_plain_loops(void **state)
   }
 }
 
-/* Returns the weights after some steps, with dropout. */
+/* Trains some steps with dropout, and returns the weights. */
 static void train_deep(brim_engine *engine, int64_t micro, int32_t recompute, float *out)
 {
   brim_network n = network_of(build_deep, 10, 3);
@@ -591,7 +591,8 @@ static void memory_does_not_change_the_bits(void **state)
   brim_engine_close(engine);
 }
 
-/* A label with weight 0 acts as if its token were absent: two halves, one of which is ignored, equal the other half. */
+/* A label with weight 0 acts as if its token were absent: if one half of the tokens is ignored, the result is that of
+ * the other half. */
 static void tokens_that_count_for_nothing(void **state)
 {
   enum { T = 6, VOCABULARY = 11 };

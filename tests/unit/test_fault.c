@@ -17,7 +17,7 @@ static void open_faults(const char *text)
   if (brim_fault_open(text, NULL) != BRIM_OK) fail_msg("'%s': %s", text ? text : "", brim_error_text());
 }
 
-/* "..x": the third of three calls fails. */
+/* Makes some calls and compares which of them fail: "..x" means that the third of three calls fails. */
 static void assert_calls(const char *point, const char *name, const char *wanted)
 {
   char seen[64] = "";
@@ -111,7 +111,7 @@ static void every_rank_fails_by_itself(void **state)
   assert_calls("place", NULL, ".x.");
 }
 
-/* The fault ends for good once the file exists. */
+/* Once the file exists, the fault never occurs again. */
 static void a_fault_is_cleared_by_a_file(void **state)
 {
   const char *path = scratch("cleared");

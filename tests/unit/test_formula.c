@@ -22,7 +22,7 @@ static const brim_formula_name names[] = {{.name = "x", .kind = BRIM_NAME_ELEMEN
 #define NAMES (sizeof names / sizeof names[0])
 static const double scalar[] = {0.75, -1.5};
 
-/* y of one element. */
+/* Computes y of one element. */
 static double run(const brim_formula *f, double x, double y)
 {
   double uniform[BRIM_FORMULA_UNIFORMS_MAX], r[BRIM_FORMULA_REGISTERS_MAX], result = NAN;

@@ -13,12 +13,12 @@
 
 enum { N = 2, LENGTH = 6, SIZE = 4 };
 
-/* A graph for a change of the usual one, in which q, k and v are slices of x. */
+/* A change of the usual graph, in which q, k and v are slices of x. */
 typedef struct variant {
   const char *name;
   void (*change)(brim_graph *g, brim_tensor *x, brim_tensor *part[3]);
-  int64_t heads, kv_heads, extra; /* extra: numbers of x after the values */
-  const char *ops;                /* of the nodes after fusion */
+  int64_t heads, kv_heads, extra; /* extra: further columns of x after those of v */
+  const char *ops;                /* the operations of the nodes after fusion */
 } variant;
 
 #define SLICES "slice slice slice "

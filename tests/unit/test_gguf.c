@@ -90,7 +90,7 @@ static void metadata_have_their_values(void **state)
   brim_gguf_close(file);
 }
 
-/* Every shorter file is refused, with a reason. */
+/* brim refuses every truncated file with a reason. */
 static void a_truncated_file_is_refused(void **state)
 {
   size_t size;

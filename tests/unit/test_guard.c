@@ -75,7 +75,7 @@ static void processor_time_and_waiting_count_apart(void **state)
   assert_int_equal(brim_guard_run(open_guard(), &computes, loops, &s), BRIM_EPLUGIN);
   assert_string_equal(brim_error_text(),
                       "test did not return from work and was abandoned after 0.1 s of processor time");
-  atomic_store(&s.passed, 1); /* it must not occupy a processor for ever */
+  atomic_store(&s.passed, 1); /* ends its loop, so that it does not keep a processor busy */
   assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
   assert_non_null(strstr(brim_error_text(), "it waited (for a lock, a file, a clock?) and was abandoned after 0.1 s"));
 }
@@ -86,7 +86,7 @@ static void *occupy(void *context)
   return NULL;
 }
 
-/* The thread of lower priority gets some percent of the processor that both share. */
+/* A thread of lower priority gets a few percent of the processor that both threads share. */
 static brim_status loops_behind(void *context)
 {
   return setpriority(PRIO_PROCESS, (id_t)gettid(), 19) == 0 ? loops(context) : BRIM_EIO;
@@ -129,7 +129,7 @@ static void both_ways_of_asking_are_answered(void **state)
     seen s = {.ask = here ? brim_guard_here : brim_guard_back};
     brim_guard *guard = open_guard();
     assert_int_equal(brim_guard_run(guard, &call, asks_twice, &s), BRIM_OK);
-    assert_int_equal(s.ask(count, &s), BRIM_OK); /* on no guard's thread: called directly */
+    assert_int_equal(s.ask(count, &s), BRIM_OK); /* outside of a guard's thread, the function is called directly */
     assert_int_equal(atomic_load(&s.asked), 3);
     brim_guard_close(guard);
   }
@@ -145,7 +145,7 @@ static brim_status late(void *context)
   return BRIM_OK;
 }
 
-/* The objects of its question may be freed. */
+/* The caller may already have freed the objects that the thread asks about. */
 static void an_abandoned_thread_gets_no_answer(void **state)
 {
   static seen all[2];
@@ -186,7 +186,7 @@ static unsigned seconds_to_the_end(void)
   return (unsigned)left.it_value.tv_sec;
 }
 
-/* A process that abandoned a thread is ended by an alarm, unless it makes progress: each time the alarm is set anew. */
+/* An alarm ends a process that abandoned a thread, unless the process makes progress, which sets the alarm anew. */
 static void the_alarm_limits_the_time_for_saving(void **state)
 {
   static seen all[2];
@@ -203,7 +203,7 @@ static void the_alarm_limits_the_time_for_saving(void **state)
   assert_int_equal(seconds_to_the_end(), 0);
 }
 
-/* It is in the core, and is abandoned when it returns. */
+/* The thread is abandoned when it returns from the core. */
 static void a_thread_inside_the_core_is_not_abandoned(void **state)
 {
   static seen s = {.ask = brim_guard_here};

@@ -21,7 +21,7 @@
 
 #define RANKS 3
 #define PATIENCE 0.5 /* seconds for a rank that hangs */
-#define LONG 600     /* for others: a machine may keep a rank waiting for long */
+#define LONG 600     /* seconds for all other ranks, because a busy machine may delay a rank */
 
 /* ---- a rank ---- */
 
@@ -74,8 +74,8 @@ static int be_rank(const char *how)
 
 /* ---- the launcher ---- */
 
-/* Returns the error text, or "", and the exit status; asserts that it left no child. If it waited for a rank that
- * hangs, it would not return. */
+/* Returns the error text, or "", and the exit status; asserts that it left no child. The launcher would not return if
+ * it waited for a rank that hangs. */
 static const char *run(const char *how, int *exit_status)
 {
   brim_rank_launch launch = {.ranks = RANKS, .end_seconds = LONG};

@@ -171,7 +171,7 @@ static void gzip_files_are_read_with_and_without_suffix(void **state)
 {
   const bytes i = images(20), l = labels(20), gi = gzip_bytes(&i), gl = gzip_bytes(&l);
   put("train-images-idx3-ubyte.gz", &gi);
-  put("train-labels-idx1-ubyte", &gl); /* the content decides the kind of a file, not its name */
+  put("train-labels-idx1-ubyte", &gl); /* the content of a file decides its kind, not the name */
   expect_good();
 }
 
@@ -220,7 +220,7 @@ static void describe_needs_only_the_header_before_open(void **state)
 {
   bytes i = images(20);
   bytes gi = gzip_bytes(&i);
-  gi.count -= 6; /* open would refuse this */
+  gi.count -= 6; /* opening the dataset would refuse this size */
   put("train-images-idx3-ubyte.gz", &gi);
   dataset d = create_at(folder);
   brim_dataset_info info;
@@ -312,7 +312,7 @@ static void truncated_gzip_is_refused(void **state)
   g.count = 120;
   expect_images_error(&g, "'DIR/train-images-idx3-ubyte' is truncated: the gzip data is incomplete at the file's end, "
                           "byte 120\ncopy or download the file again");
-  g.count = whole - 1; /* all values are there, the trailer is not */
+  g.count = whole - 1; /* all values are there, but not the trailer */
   char text[256];
   snprintf(text, sizeof text,
            "'DIR/train-images-idx3-ubyte' is truncated: the gzip data is incomplete at the file's end, "
@@ -401,7 +401,7 @@ static void label_out_of_range_is_refused_with_its_place(void **state)
   const char *text = "'DIR/train-labels-idx1-ubyte': label 10 of sample 13 is out of range: with dataset.classes=10, "
                      "labels are 0 to 9";
   expect_labels_error(&l, text);
-  l.at[8 + 15] = 200; /* the first wrong label is named */
+  l.at[8 + 15] = 200; /* the message names the first wrong label */
   expect_labels_error(&l, text);
 }
 
@@ -437,7 +437,7 @@ static void file_shorter_than_a_header_is_refused(void **state)
                           "expected at least 16");
 }
 
-/* A header's claim allocates no memory. */
+/* A header alone never makes brim allocate memory. */
 static void absurd_headers_are_refused_before_allocating(void **state)
 {
   const uint32_t huge[] = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, large[] = {20, 65536, 65536};

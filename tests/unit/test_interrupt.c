@@ -17,7 +17,7 @@
 #include "memory/live.h"
 #include "monitor/interrupt.h"
 
-#define MAGIC UINT64_C(0x3145564C4D495242) /* of the board of runs */
+#define MAGIC UINT64_C(0x3145564C4D495242) /* the magic number of the board of runs */
 #define PATIENCE_SECONDS 60
 
 static char folder[256];
@@ -39,7 +39,8 @@ static int tear_down(void **state)
   return 0;
 }
 
-/* A child that waits for a signal; `publishes`: as a run does. It is ready when this returns. */
+/* Starts a child that waits for a signal, and returns when it is ready. `publishes`: the child publishes a slot, as a
+ * run does. */
 static pid_t start_child(bool publishes)
 {
   int ready[2];
@@ -74,7 +75,7 @@ static void end_child(pid_t child)
   waitpid(child, NULL, 0);
 }
 
-/* The slot of a process. */
+/* Returns the slot of a process. */
 static brim_live_slot slot_of(pid_t pid)
 {
   static brim_live_entry entry[BRIM_BOARD_SLOTS];
@@ -93,13 +94,14 @@ static void test_the_run_gets_sigint(void **state)
   assert_int_equal(brim_interrupt(run, slot_of(run).started), BRIM_OK);
   assert_int_equal(waitpid(run, &how, 0), run);
   assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGINT);
-  assert_int_equal(brim_interrupt(run, 1), BRIM_EINVAL); /* it has ended */
+  assert_int_equal(brim_interrupt(run, 1), BRIM_EINVAL); /* the process has ended */
 }
 
 static void test_another_run_with_its_pid_gets_nothing(void **state)
 {
   const pid_t run = start_child(true);
-  assert_int_equal(brim_interrupt(run, slot_of(run).started - 1), BRIM_EINVAL); /* of the run that the user saw */
+  /* Another start time: not the run that the user saw. */
+  assert_int_equal(brim_interrupt(run, slot_of(run).started - 1), BRIM_EINVAL);
   assert_int_equal(brim_interrupt(run, NAN), BRIM_EINVAL);
   assert_true(is_alive(run));
   end_child(run);
@@ -142,7 +144,7 @@ static void test_a_forged_slot_harms_no_process(void **state)
   assert_int_equal(brim_board_lock(&board), BRIM_OK);
   assert_int_equal(brim_board_write(&board, BRIM_BOARD_SLOTS - 1, &slot), BRIM_OK);
   brim_board_unlock(&board);
-  assert_true(slot_of(other).started >= slot.started); /* it is listed */
+  assert_true(slot_of(other).started >= slot.started); /* the process is in the list */
   assert_int_equal(brim_interrupt(other, slot.started), BRIM_EINVAL);
   assert_true(is_alive(other));
   brim_board_close(&board);

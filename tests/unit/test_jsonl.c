@@ -250,7 +250,7 @@ static void files_that_cannot_be_opened_are_reported(void **state)
   assert_non_null(strstr(brim_error_text(), "no/folder': No such file or directory"));
   brim_jsonl_close(&jsonl);
   jsonl = (brim_jsonl){0};
-  brim_jsonl_close(&jsonl); /* must not close standard input */
+  brim_jsonl_close(&jsonl); /* closing must not close standard input */
   assert_true(fcntl(STDIN_FILENO, F_GETFD) != -1 || errno == EBADF);
 }
 

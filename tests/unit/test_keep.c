@@ -31,7 +31,7 @@ static json_t *keep_of(made *m, const brim_plugin *plugin)
   return out;
 }
 
-/* Copies through a file. */
+/* Copies a record by writing it to a file and reading it. */
 static json_t *copy_of(const json_t *json)
 {
   char *text = json_dumps(json, JSON_REAL_PRECISION(17));
@@ -47,7 +47,7 @@ static void expect_recalled(made m)
   brim_data data, recalled;
   json_t *kept = keep_of(&m, &made_plugin), *read = copy_of(kept);
   assert_int_equal(brim_data_describe(&data, &made_plugin, &m, &settings), BRIM_OK);
-  m.fail_open = true; /* it must not be called */
+  m.fail_open = true; /* brim must not call open */
   m.describes_unopened = false;
   m.opened = 0;
   assert_true(brim_data_is_kept_of(read, &made_plugin));
@@ -112,7 +112,7 @@ static void differences_are_named(void **state)
                   "the data differs from the run's training data:\nclass 2 was 'c', and is 'tulip'\n"
                   "the number of training samples was 20, and is 21");
   json_decref(b);
-  now.train.class_names = NULL; /* no names are given */
+  now.train.class_names = NULL; /* the dataset gives no names */
   b = keep_of(&now, &made_plugin);
   expect_compared(a, b, false, NULL);
   json_decref(b);
@@ -178,7 +178,7 @@ static void facts_of_a_dataset_are_compared_by_name(void **state)
   expect_own("{\"n\":[1,2,3,4,5,6,7]}", "{\"n\":[0,0,0,0,0,0,0]}",
              HEAD "n 0 was 1, and is 0\nn 1 was 2, and is 0\nn 2 was 3, and is 0\nn 3 was 4, and is 0\n"
                   "n 4 was 5, and is 0\n... and 2 more");
-  expect_own(NULL, "{\"a\":1}", NULL); /* recorded by a build that did not know the key */
+  expect_own(NULL, "{\"a\":1}", NULL); /* the build that recorded it did not know the key */
 #undef HEAD
 }
 
@@ -196,7 +196,7 @@ static void a_dataset_gets_its_stored_facts_back(void **state)
   assert_int_equal(brim_data_recall_kept(&data, &plugin, &m, &settings, kept, &arena), BRIM_OK);
   json_t *back = json_loads(own_recalled, 0, NULL);
   assert_true(json_equal(back, json_object_get(kept, "kept")));
-  ops.recall = NULL; /* then it must be equal */
+  ops.recall = NULL; /* without recall, the records must be equal */
   assert_int_equal(brim_data_recall_kept(&data, &plugin, &m, &settings, kept, &arena), BRIM_OK);
   own_text = "{\"x\":0.2}";
   assert_int_equal(brim_data_recall_kept(&data, &plugin, &m, &settings, kept, &arena), BRIM_ELOAD);

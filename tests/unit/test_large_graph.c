@@ -14,7 +14,7 @@
 
 enum { BATCH = 3 };
 
-/* Each node wants scratch of another size, so that no two programs have the same buffers. */
+/* Each node requests another size of scratch memory, so that no two programs have the same buffers. */
 static brim_status prepare_scratch(void *self, const brim_program_info *program, const brim_node *node,
                                    brim_kernel_need *need, void **state)
 {
@@ -48,9 +48,10 @@ static void test_a_graph_of_a_thousand_operations_is_built_and_differentiated(vo
   assert_true(LARGE_OPS >= 1000);
   assert_int_equal(eval->node_count, LARGE_OPS);
   assert_int_equal(train->forward_count, LARGE_OPS);
-  assert_true(train->node_count > 2 * LARGE_OPS); /* each forward operation but the metrics has a gradient, or more */
+  /* Every forward operation except the metrics has one or more gradient nodes. */
+  assert_true(train->node_count > 2 * LARGE_OPS);
   assert_int_equal(train->parameter_count, 2 + 16 * LARGE_BLOCKS);
-  for (size_t i = 0; i < train->parameter_count; i++) { /* each parameter's gradient is computed */
+  for (size_t i = 0; i < train->parameter_count; i++) { /* the graph computes the gradient of each parameter */
     bool written = false;
     for (size_t n = LARGE_OPS; n < train->node_count && !written; n++)
       for (uint32_t k = 0; k < train->node[n]->out_count; k++)
@@ -83,8 +84,8 @@ static uint32_t draw(uint32_t *state, uint32_t below)
   return (*state >> 8) % below;
 }
 
-/* Lifetimes as in real programs: some buffers wait for the backward pass, nested like activations; others live for a
- * few nodes; some live for any time. There are few or many different sizes. */
+/* Draws lifetimes like those in real programs: some buffers wait for the backward pass, nested like activations, some
+ * live for a few nodes, and some for any time. There are few or many different sizes. */
 static life draw_life(uint32_t *state, int32_t nodes, uint32_t sizes)
 {
   const uint32_t kind = draw(state, 4);
@@ -97,7 +98,7 @@ static life draw_life(uint32_t *state, int32_t nodes, uint32_t sizes)
   return l;
 }
 
-/* The lowest offset that is free of `placed`: 0, or the end of one of them. */
+/* Returns the lowest offset at which `placed` leave room: 0, or the end of one of them. */
 static uint64_t find_lowest(const life *placed, size_t count, const life *l)
 {
   uint64_t lowest = UINT64_MAX;
@@ -114,7 +115,7 @@ static uint64_t find_lowest(const life *placed, size_t count, const life *l)
   return lowest;
 }
 
-/* Few and many buffers; programs of one node, and of numbers of nodes that are and are not powers of two. */
+/* Cases have few or many buffers, and one node or a number of nodes that may be a power of two. */
 static void test_a_buffer_gets_the_lowest_place_that_is_free_for_its_life(void **unused)
 {
   enum { MOST = 700 };
@@ -129,7 +130,7 @@ static void test_a_buffer_gets_the_lowest_place_that_is_free_for_its_life(void *
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
     brim_arena arena = {0};
     brim_room *room = brim_room_create(cases[c].count, cases[c].nodes, &arena);
-    for (int run = 0; run < 2; run++) { /* once more in the same memory */
+    for (int run = 0; run < 2; run++) { /* the second run reuses the same memory */
       for (size_t i = 0; i < cases[c].count; i++) {
         life l = draw_life(&state, cases[c].nodes, cases[c].sizes);
         l.offset = brim_room_take(room, l.bytes, l.first, l.last);

@@ -117,7 +117,7 @@ static void memory_of_a_killed_process_becomes_free(void **state)
 #define PROCESSES 8
 #define TURNS 200
 
-/* Takes and returns at random; some processes end without returning. Returns the number of refusals. */
+/* Takes and gives back memory at random; some processes end without giving it back. Returns the number of refusals. */
 static int take_turns(unsigned seed)
 {
   brim_ledger *own = open_ledger("many");
@@ -143,7 +143,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
   int refused = 0;
   int32_t mine[2];
   brim_ledger *ledger = open_ledger("many");
-  for (int device = 0; device < 2; device++) /* so that some are refused in every interleaving */
+  for (int device = 0; device < 2; device++) /* so that some requests are refused in every interleaving */
     assert_int_equal(brim_ledger_take(ledger, device, LIMIT / 2, &mine[device]), BRIM_OK);
   for (unsigned i = 0; i < PROCESSES; i++)
     if ((child[i] = fork()) == 0) _exit(take_turns(i + 1) & 0xFF);
@@ -154,7 +154,7 @@ static void many_processes_together_are_never_over_the_limit(void **state)
     assert_int_not_equal(WEXITSTATUS(status), 0xFF);
     refused += WEXITSTATUS(status);
   }
-  assert_true(refused > 0); /* otherwise nothing was tested */
+  assert_true(refused > 0); /* the test needs some refusals */
   assert_int_equal(used(ledger, 0) + used(ledger, 1), LIMIT);
   brim_ledger_close(ledger);
 }
@@ -170,7 +170,7 @@ static void the_number_of_entries_is_limited(void **state)
   brim_ledger_close(ledger);
 }
 
-/* A file of another version is replaced, but not while a process uses it. */
+/* brim replaces a file of another version, but not while a process uses it. */
 static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
 {
   char path[512];
@@ -247,7 +247,7 @@ static void impossible_entries_do_not_count(void **state)
   assert_int_equal(used(ledger, 0), 0);
   assert_int_equal(brim_ledger_take(ledger, 0, 600, &entry), BRIM_OK);
   forge(fd, 10, (forged){.pid = 7, .bytes = 300, .device = 0});
-  forge(fd, 11, (forged){.pid = 7, .bytes = LIMIT, .device = 0}); /* more than is left */
+  forge(fd, 11, (forged){.pid = 7, .bytes = LIMIT, .device = 0}); /* more than the device has left */
   assert_int_equal(used(ledger, 0), 900);
   assert_int_equal(brim_ledger_users(ledger, 0, user, 8, &count), BRIM_OK);
   assert_int_equal(count, 3);
@@ -333,7 +333,7 @@ static void others_cannot_replace_the_folders_files(void **state)
   brim_shared_folder_set(folder);
 }
 
-/* A stopped child that holds the table's lock. */
+/* Starts a child that holds the table's lock and is stopped. */
 static pid_t hold_lock(const char *path)
 {
   int status;

@@ -93,7 +93,7 @@ static size_t look(void)
   return count;
 }
 
-/* Looks until the only slot has this step. */
+/* Waits until the only slot has this step. */
 static const brim_live_slot *look_for_step(int64_t step)
 {
   const double end = brim_now() + PATIENCE_SECONDS;
@@ -123,7 +123,7 @@ static void go_to(int64_t step)
                                        .in_tokens = true});
 }
 
-/* A process that does not outlive a test that fails. */
+/* Forks a process that ends with the test, even if the test fails. */
 static pid_t fork_child(void)
 {
   const pid_t child = fork();
@@ -131,7 +131,7 @@ static pid_t fork_child(void)
   return child;
 }
 
-/* A process that publishes a slot and waits to be ended. */
+/* Starts a process that publishes a slot and waits until it is killed. */
 static pid_t start_other(void)
 {
   int pipes[2];
@@ -236,7 +236,7 @@ static void the_folder_of_an_own_run_is_found_through_the_kernel(void **state)
   assert_true(brim_live_folder(&seen[0], found, sizeof found));
   assert_non_null(realpath(folder, real));
   assert_string_equal(found, real);
-  assert_false(brim_live_folder(&seen[0], found, strlen(real))); /* no room for the end of the string */
+  assert_false(brim_live_folder(&seen[0], found, strlen(real))); /* one byte too few for the string's end */
   seen[0].is_mine = false;
   assert_false(brim_live_folder(&seen[0], found, sizeof found));
   brim_live_end();
@@ -268,12 +268,12 @@ static void steps_allocate_nothing_and_write_twice_a_second_at_most(void **state
     go_to(++step);
   }
   assert_int_equal(allocations, before);
-  const long made = writes - written; /* before the time, as the thread goes on writing */
+  const long made = writes - written; /* read before the time, because the thread continues to write */
   assert_true((double)made <= BRIM_LIVE_WRITES_PER_SECOND * (brim_now() - start) + 1);
-  look_for_step(step); /* the last one is written too */
+  look_for_step(step); /* the last step is written too */
   const long last = writes;
   nanosleep(&(struct timespec){1, 0}, NULL);
-  assert_int_equal(writes, last); /* no change, no write */
+  assert_int_equal(writes, last); /* without a change there is no write */
   brim_live_end();
 }
 
@@ -317,7 +317,7 @@ static void a_full_board_leaves_the_process_unseen(void **state)
   assert_int_equal(brim_board_lock(&board), BRIM_OK);
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) assert_int_equal(brim_board_write(&board, i, &none), BRIM_OK);
   brim_board_unlock(&board);
-  const pid_t child = start_other(); /* it warns, and goes on */
+  const pid_t child = start_other(); /* it warns and continues */
   assert_int_equal(look(), BRIM_BOARD_SLOTS);
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) assert_int_equal(seen[i].trust, BRIM_LIVE_DAMAGED);
   kill(child, SIGKILL);
@@ -326,7 +326,7 @@ static void a_full_board_leaves_the_process_unseen(void **state)
   assert_int_equal(look(), 0);
 }
 
-/* Publishes a slot as any program could. */
+/* Publishes a forged slot, as any program could. */
 static brim_live_entry entry_for(const brim_live_slot *slot)
 {
   brim_board board;
@@ -387,7 +387,7 @@ static void slots_that_brim_did_not_write_are_named_and_not_trusted(void **state
   assert_true(e.trust == BRIM_LIVE_GOOD && !e.is_here && !e.is_mine);
 }
 
-/* Every field is checked, even in a slot whose check is right. */
+/* Readers check every field, even if the slot's checksum is right. */
 static void fields_out_of_range_are_damage(void **state)
 {
   const brim_live_slot good = take_own();
@@ -439,7 +439,7 @@ static void fields_out_of_range_are_damage(void **state)
   }
 }
 
-/* Writers do not wait for readers, so a reader may see half of a write: it never trusts one. */
+/* Writers do not wait for readers, so a reader may see half of a write. It must never trust such a slot. */
 static void a_slot_that_is_being_written_is_never_half_old(void **state)
 {
   brim_live_slot s = take_own();
@@ -483,7 +483,7 @@ static void a_shared_folder_that_cannot_be_used_is_named(void **state)
   brim_shared_folder_set("/proc/brim-live");
   assert_int_equal(brim_live_list(seen, &count), BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), "/proc/brim-live"));
-  const pid_t child = start_other(); /* it warns, and goes on */
+  const pid_t child = start_other(); /* it warns and continues */
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
   brim_shared_folder_set(folder);

@@ -90,7 +90,7 @@ static void take_all(fixture *f, stream *out)
     out->samples += b->span.count;
   }
   const brim_batch *b = NULL;
-  assert_int_equal(brim_loader_next(loader, &b), BRIM_OK); /* the end is final */
+  assert_int_equal(brim_loader_next(loader, &b), BRIM_OK); /* after the end, every call returns the end */
   assert_null(b);
   brim_loader_close(loader);
 }
@@ -102,7 +102,7 @@ static void stream_is_the_same_for_any_threads_and_micro_batch(void **state)
   stream *expected = calloc(1, sizeof *expected), *got = calloc(1, sizeof *got);
   fixture f;
   prepare(&f, 0, 16);
-  for (int64_t i = 0; i < EPOCHS * COUNT; i++) { /* straight from the data */
+  for (int64_t i = 0; i < EPOCHS * COUNT; i++) { /* reads the data directly */
     uint8_t scratch[ELEMENTS];
     assert_int_equal(brim_data_sample(&f.data, BRIM_PART_TRAIN, i / COUNT, i % COUNT, BRIM_DTYPE_F32, scratch,
                                       expected->values + i * ELEMENTS, &expected->labels[i]),
@@ -201,7 +201,7 @@ static void batch_stays_valid_until_the_next_call(void **state)
     assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
     float before[8 * ELEMENTS];
     memcpy(before, b->values, sizeof before);
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* time for the threads to write elsewhere */
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* the threads have time to write to other slots */
     assert_memory_equal(before, b->values, sizeof before);
   }
   brim_loader_close(loader);
@@ -218,8 +218,8 @@ static void never_looks_further_ahead_than_its_slots(void **state)
     assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
-  brim_loader_close(loader);              /* `asked` may be read only now */
-  assert_in_range(f.order.asked, 20, 22); /* the three include the one in use */
+  brim_loader_close(loader);              /* only now may the test read `asked` */
+  assert_in_range(f.order.asked, 20, 22); /* the micro-batch in use is one of the three */
 }
 
 static void threads_of_two_loaders_have_different_numbers_in_traces(void **state)
@@ -260,7 +260,8 @@ static void closes_at_any_moment(void **state)
         const brim_batch *b = NULL;
         assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
       }
-      if (taken % 3 == 0) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); /* all slots full, threads wait */
+      /* All slots fill up, and the threads wait. */
+      if (taken % 3 == 0) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
       brim_loader_close(loader);
     }
   }
@@ -336,7 +337,7 @@ static void takes_the_declared_memory(void **state)
     const uint64_t values = (uint64_t)(threads[i] ? threads[i] + 2 : 1) * 33 * ELEMENTS * sizeof(float);
     assert_true(bytes >= values && bytes < values + 64 * 1024);
     brim_loader *loader = open_loader(&f);
-    const size_t usable = malloc_usable_size(loader); /* the one block, with the allocator's rounding */
+    const size_t usable = malloc_usable_size(loader); /* the loader is one block, which the allocator rounds up */
     assert_true(usable >= bytes && usable < bytes + 128);
     brim_loader_close(loader);
   }
@@ -410,7 +411,7 @@ static void threads_that_cannot_be_started_are_reported(void **state)
   struct rlimit before, tight;
   assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
   tight = before;
-  tight.rlim_cur = (rlim_t)256 << 20; /* 200 stacks are more */
+  tight.rlim_cur = (rlim_t)256 << 20; /* 200 stacks do not fit */
   assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
   brim_loader *loader = NULL;
   const brim_status status = brim_loader_open(&f.options, &loader);

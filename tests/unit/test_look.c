@@ -189,7 +189,7 @@ static int drop_look(void **state)
   return 0;
 }
 
-/* A run of this user that trains on the device and has placed `mib` MiB. */
+/* Adds a run of this user that trains on the device and has placed `mib` MiB. */
 static brim_look_run *add_run(const char *name, size_t device, uint64_t mib, double seconds_left)
 {
   brim_look_run *run = &made.run[made.runs++];
@@ -210,7 +210,7 @@ static brim_look_run *add_run(const char *name, size_t device, uint64_t mib, dou
   return run;
 }
 
-/* A run of this user that waits for `mib` MiB. */
+/* Adds a run of this user that waits for `mib` MiB. */
 static brim_look_ticket *add_ticket(const char *wish, uint64_t mib, size_t *accepts, size_t count)
 {
   brim_look_ticket *t = &made.ticket[made.tickets++];
@@ -246,8 +246,8 @@ static void a_place_starts_when_enough_runs_have_ended(void **state)
   add_ticket("cpu:0", 4, cpu0, 1);
   add_ticket("cpu:0", 62, cpu0, 1);
   brim_look_expect(&made);
-  assert_starts(0, 1000); /* there is room already */
-  assert_starts(1, NAN);  /* needs all that the first takes, which does not say how long */
+  assert_starts(0, 1000); /* the device has room already */
+  assert_starts(1, NAN);  /* it needs all that the first run takes, whose end is unknown */
   made.ticket[1].need_bytes = 56 * MIB;
   brim_look_expect(&made);
   assert_starts(1, 1050);
@@ -261,7 +261,7 @@ static void libraries_and_claims_count(void **state)
   brim_look_run *run = add_run("a", CPU0, 30, 50);
   run->libraries_bytes = 10 * MIB;
   made.device[CPU0].free_bytes = 20 * MIB;
-  add_ticket("cpu:0", 10, cpu0, 1)->device = CPU0; /* is about to place */
+  add_ticket("cpu:0", 10, cpu0, 1)->device = CPU0; /* this run is about to place its memory */
   add_ticket("cpu:0", 45, cpu0, 1);
   brim_look_expect(&made);
   assert_starts(1, 1050); /* 20 - 10 + 30 + 10 */
@@ -276,7 +276,7 @@ static void the_queue_serves_in_order(void **state)
   add_ticket("any", 30, both, 2);
   brim_look_expect(&made);
   assert_starts(0, 1060);
-  assert_starts(1, 1010); /* not on cpu:1, where an earlier one waits */
+  assert_starts(1, 1010); /* it cannot start on cpu:1, for which an earlier run waits */
   add_run("c", CPU0, 20, NAN);
   brim_look_expect(&made);
   assert_starts(1, 1010);
@@ -293,7 +293,7 @@ static void a_run_without_an_end_promises_nothing(void **state)
 
 /* ---- advice ---- */
 
-/* The only advice; "": there must be none. */
+/* Expects this text as the only advice; "": expects no advice. */
 static void assert_advice(const char *text, const char *command)
 {
   brim_look_advise(&made);
@@ -308,16 +308,16 @@ static void advice_names_another_device_with_room(void **state)
   add_run("a", CPU0, 44, 50);
   brim_look_ticket *t = add_ticket("cpu:0", 44, cpu0, 1);
   assert_advice("pid 201 (44.0 MiB) fits on cpu:1 now", "kill -INT 201  # then start it with device=cpu:1");
-  t->need_bytes = 65 * MIB; /* it does not fit */
+  t->need_bytes = 65 * MIB; /* the run does not fit */
   assert_advice("", "");
   t->need_bytes = 44 * MIB;
   t->is_mine = false;
   assert_advice("", "");
   t->is_mine = true;
-  t->backend = "cuda"; /* of another backend */
+  t->backend = "cuda"; /* the run needs another backend */
   assert_advice("", "");
   t->backend = "cpu";
-  made.tickets = 0; /* an earlier run waits for that device */
+  made.tickets = 0; /* without the earlier run that waits for that device */
   add_ticket("cpu:1", 64, cpu1, 1)->is_mine = false;
   add_ticket("cpu:0", 44, cpu0, 1);
   assert_advice("", "");
@@ -333,10 +333,10 @@ static void advice_names_a_smaller_micro_batch_that_lets_others_in(void **state)
   t->is_mine = false;
   assert_advice("a at micro-batch 32 needs 31.0 MiB: then pid 201 fits too",
                 "kill -INT 101  # then brim train --resume '/data/my runs/a' policy+=elastic");
-  t->need_bytes = 34 * MIB; /* that is not enough */
+  t->need_bytes = 34 * MIB; /* the freed memory would not be enough */
   assert_advice("", "");
   t->need_bytes = 33 * MIB;
-  run->is_elastic = true; /* it makes room by itself */
+  run->is_elastic = true; /* an elastic run makes room by itself */
   assert_advice("", "");
 }
 
@@ -349,7 +349,7 @@ static void advice_names_memory_of_an_idle_gpu(void **state)
   d->label = "cuda:0";
   d->idle_seconds = 720;
   assert_advice("cuda:0 has had no load for 12:00, and pid 123 holds 18.0 MiB", "ps -o user,pid,etime,args -p 123");
-  owner.bytes = MIB; /* little */
+  owner.bytes = MIB; /* too little to matter */
   assert_advice("", "");
   owner.bytes = BRIM_BYTES_UNKNOWN;
   assert_advice("", "");
@@ -363,7 +363,7 @@ static void advice_names_a_run_without_a_sign_of_life(void **state)
   brim_look_run *run = add_run("a", CPU0, 44, 50);
   run->silent_seconds = 420;
   assert_advice("a has made no step for 7:00", "ps -o stat,wchan:20,etime,args -p 101");
-  run->silent_seconds = 40; /* seen, but not worth an advice yet */
+  run->silent_seconds = 40; /* the monitor sees it, but gives no advice yet */
   assert_advice("", "");
   run->is_stopped = true;
   assert_advice("a is stopped, as by Ctrl-Z, and keeps its memory", "kill -CONT 101");
@@ -378,7 +378,7 @@ static void advice_names_a_slow_loader(void **state)
   run->workers = 1;
   assert_advice("a waits for samples 31 % of the step",
                 "kill -INT 101  # then brim train --resume '/data/my runs/a' training.num_workers=3");
-  made.device[CPU0].uuid = "GPU-1"; /* it computes meanwhile */
+  made.device[CPU0].uuid = "GPU-1"; /* the GPU computes meanwhile */
   made.device[CPU0].load = 95;
   assert_advice("", "");
   made.device[CPU0].load = 60;

@@ -51,7 +51,7 @@ static void a_resumed_run_keeps_its_scale(void **unused)
   assert_true(state.loss_scale == 8);
 }
 
-/* The values of GradScaler(init_scale=8, growth_interval=3) for the same steps: k applied, s skipped. */
+/* The scales of GradScaler(init_scale=8, growth_interval=3) for the same steps. k: applied, s: skipped. */
 static void it_follows_steps_as_grad_scaler_does(void **unused)
 {
   (void)unused;
@@ -83,7 +83,7 @@ static void a_scale_that_stays_is_neither_raised_nor_lowered(void **unused)
   assert_false(brim_loss_scale_skip(&s, &state));
 }
 
-/* The scale falls to 1 and no further; only there do consecutive failing steps end the run. */
+/* The scale never falls below 1. Consecutive failing steps end the run only at a scale of 1. */
 static void it_ends_where_it_cannot_be_lowered(void **unused)
 {
   (void)unused;

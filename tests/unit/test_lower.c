@@ -70,7 +70,8 @@ static void activations_are_small_and_sums_are_wide(void **state)
   check_types(BRIM_DTYPE_F16);
 }
 
-/* One for the data and one for the weight, however often it is used, each right before its first reader. */
+/* There is one cast of the data and one of the weight, even if it is used several times, each right before its first
+ * reader. */
 static void each_source_is_cast_once_before_its_first_reader(void **state)
 {
   brim_graph *g = make(BRIM_DTYPE_F32, BRIM_DTYPE_BF16);
@@ -89,7 +90,7 @@ static void each_source_is_cast_once_before_its_first_reader(void **state)
   brim_graph_free(g);
 }
 
-/* Each use adds to a separate gradient, as without casts. */
+/* Each use of the weight has a separate gradient, as without casts. */
 static void gradients_of_weights_go_past_their_casts(void **state)
 {
   brim_graph *g = make(BRIM_DTYPE_F32, BRIM_DTYPE_BF16), *wide = make(BRIM_DTYPE_F32, 0);

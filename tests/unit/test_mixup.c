@@ -47,7 +47,7 @@ static void read_sample(const fixture *f, enum brim_part part, int64_t epoch, in
   free(scratch);
 }
 
-/* The sample that `own` is mixed with: itself, if no other class has a share. */
+/* Returns the sample that `own` is mixed with; it is `own` itself if no other class has a share. */
 static int64_t partner_of(const float *share, int64_t own)
 {
   int64_t partner = own;
@@ -75,7 +75,7 @@ static void partners_are_a_permutation_of_the_training_samples(void **state)
       moved += epoch > 0 && before[own] != partner;
       before[own] = partner;
     }
-    assert_memory_equal(own_times, partner_times, sizeof own_times); /* not a validation sample */
+    assert_memory_equal(own_times, partner_times, sizeof own_times); /* the partner is not a validation sample */
   }
   assert_true(moved > TRAIN);
 }
@@ -99,7 +99,7 @@ static void evaluation_uses_unmixed_samples(void **state)
   }
 }
 
-/* Values of sample `index` in an epoch without mixing. */
+/* Reads the values of sample `index` in an epoch without mixing. */
 static void read_alone(const fixture *plain, int64_t epoch, int64_t index, float *values)
 {
   int32_t label = -1;
@@ -138,7 +138,8 @@ static void real_targets_are_mixed_too(void **state)
     read_sample(&f, BRIM_PART_TRAIN, 0, i, BRIM_DTYPE_F32, values, target);
     const int64_t own = brim_data_index(&f.data, BRIM_PART_TRAIN, 0, i);
     const float share = brim_mixup_share(0.4, brim_draw(&(brim_draws){3, 0, own}, BRIM_DRAW_MIXUP));
-    const double partner = ((double)target[0] - (double)share * (double)own) / (1 - (double)share); /* its number */
+    /* The partner's number. */
+    const double partner = ((double)target[0] - (double)share * (double)own) / (1 - (double)share);
     if (share < 0.99f) assert_float_equal(partner, round(partner), 0.01);
     assert_float_equal(target[1] - target[0], 0.25, 1e-4);
   }

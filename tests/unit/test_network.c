@@ -1,5 +1,5 @@
-/* Sorting networks: columns are sorted for every number of rows; and if only some rows are requested, these are right
- * although exchanges that they do not need are left out. */
+/* Sorting networks: they sort columns for every number of rows. If only some rows are requested, the network leaves out
+ * exchanges that these rows do not need, and they are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static int ascending(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Numbers with many ties in some columns. */
+/* Draws numbers, with many ties in some columns. */
 static void draw(uint32_t rows, double *values)
 {
   for (uint32_t i = 0; i < rows; i++)
@@ -29,7 +29,7 @@ static void draw(uint32_t rows, double *values)
     }
 }
 
-/* Rows first..end-1 of each column equal those that qsort puts there. */
+/* Checks that rows first..end-1 of each column equal those of qsort. */
 static void check(uint32_t rows, uint32_t first, uint32_t end)
 {
   static double values[ROWS * COLUMNS], before[ROWS * COLUMNS], column[ROWS];

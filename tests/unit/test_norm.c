@@ -108,7 +108,7 @@ static void test_other_norms_ignore_groups_of_samples(void **state)
   brim_graph_free(g);
 }
 
-/* Rows of the statistics: one for each whole group of samples, and none for a shorter rest. */
+/* The statistics have one row for each whole group of samples; a shorter rest has no row. */
 static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 {
   static const int64_t cases[][3] = {{16, 16, 1}, {15, 16, 1}, {1, 16, 1}, {31, 16, 1},

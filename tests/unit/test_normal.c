@@ -1,4 +1,4 @@
-/* Normal values that are drawn in vector code are, to the bit, the floats nearest to those of the C library. */
+/* Vector code draws normal values. Each must be the float nearest to the value that the C library's functions give. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

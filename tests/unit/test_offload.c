@@ -1,6 +1,6 @@
 /* memory.offload on a simulated device that works ahead of the host: its queues only record the started operations and
- * their order. Of any two operations on the same memory, one of them a write, one must be ordered after the other, by
- * its queue or by marks: otherwise they could run at the same time on a real device. */
+ * their order. If two operations use the same memory and one of them writes, their queue or marks must order one after
+ * the other. Otherwise they could run at the same time on a real device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,14 +19,14 @@
 
 #define OPS_MAX 4096
 #define USES_MAX 32768
-#define KINDS (BRIM_QUEUES * BRIM_QUEUES) /* of waits: waiting queue * number of queues + queue waited for */
+#define KINDS (BRIM_QUEUES * BRIM_QUEUES) /* kinds of waits: waiting queue * number of queues + queue waited for */
 
-/* An operation that was started. after[q]: the number of operations of queue q that come before it; of its own queue,
- * all earlier ones. */
+/* An operation that was started. after[q]: the number of operations of queue q that are ordered before it. In its own
+ * queue these are all earlier ones. */
 typedef struct operation {
   uint32_t queue, after[BRIM_QUEUES];
   const brim_node *node; /* NULL: a copy, zeros, or an input */
-  const void *host;      /* of a copy of a state */
+  const void *host;      /* for a copy of a state: its host address */
 } operation;
 
 typedef struct use {
@@ -39,8 +39,9 @@ static struct device {
   operation op[OPS_MAX];
   use use[USES_MAX];
   uint32_t count, uses, started[BRIM_QUEUES], reached[BRIM_QUEUES][BRIM_QUEUES];
-  uint32_t mark[BRIM_MARKS][BRIM_QUEUES], marked[BRIM_MARKS]; /* operations so far, and the marked queue */
-  uint32_t left_out;                                          /* a kind of wait that is left out; KINDS: none */
+  /* Per mark: operations so far by queue, and the marked queue. */
+  uint32_t mark[BRIM_MARKS][BRIM_QUEUES], marked[BRIM_MARKS];
+  uint32_t left_out; /* the kind of wait that the device ignores; KINDS: it ignores none */
   uint32_t waits[KINDS], races;
   char race[256]; /* the first race found */
 } device;
@@ -69,7 +70,7 @@ static void start(uint32_t queue, const brim_node *node, const void *host)
   device.reached[queue][queue]++;
 }
 
-/* Notes that the operation that was started last uses this memory; counts a race with an unordered use. */
+/* Notes that the last started operation uses this memory, and counts a race if another use is not ordered before it. */
 static void add_use(const void *at, uint64_t bytes, bool writes)
 {
   const operation *now = &device.op[device.count - 1];
@@ -196,7 +197,7 @@ static uint64_t reserve_bytes(void *self, uint64_t bytes)
 {
   (void)self;
   (void)bytes;
-  return 0; /* inputs have no stages */
+  return 0; /* this device has no stages for inputs */
 }
 
 static brim_status open_feed(void *self, void *base, uint64_t bytes)
@@ -246,7 +247,8 @@ static int make_backend(void **state)
 
 /* ---- plans ---- */
 
-/* Parameters of different sizes, with runs of many small ones; `large` is by far the largest layer, in the middle. */
+/* Builds a model with parameters of different sizes and runs of many small ones. The layer in the middle, of width
+ * `large`, is by far the largest. */
 static brim_status build(const void *self, brim_graph *g)
 {
   static const char *const names[] = {"fc0", "fc1", "fc2", "fc3", "fc4", "fc5", "fc6"};
@@ -261,7 +263,7 @@ static brim_status build(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-enum kind { STEP, CLIPPED, FUSED, UPDATES }; /* the kind of update; CLIPPED: with nodes before the first update */
+enum kind { STEP, CLIPPED, FUSED, UPDATES }; /* kinds of updates; CLIPPED has nodes before the first update */
 
 static brim_plan *plan_of(int64_t large, int64_t batch, enum kind kind)
 {
@@ -335,7 +337,8 @@ static void check_groups(const brim_plan *plan)
   assert_true(all == plan->host_bytes);
   assert_int_equal(updates, p->graph->parameter_count);
   assert_true(p->group_count >= 3 && p->group_count < p->graph->parameter_count);
-  assert_int_equal(brim_plan_check(plan), BRIM_OK); /* buffers that are live at the same node do not overlap */
+  /* Checks that buffers that are live at the same node do not overlap. */
+  assert_int_equal(brim_plan_check(plan), BRIM_OK);
 }
 
 static void groups_do_not_overlap_neighbours_or_live_buffers(void **unused)
@@ -358,9 +361,9 @@ static const brim_offload_group *group_of(const brim_program *p, const char *par
   return NULL;
 }
 
-/* fc3.weight [8192, 80] is the largest, with 5 MiB of states; fc4.weight [64, 8192] has 4 MiB, enough for a group of
- * its own, but the small parameters after it join that group. Those before it, 64 KiB each, form a group without
- * either. */
+/* fc3.weight [8192, 80] is the largest, with 5 MiB of states; fc4.weight [64, 8192] has 4 MiB, enough for a separate
+ * group, which the small parameters after it join. The small parameters between the two, 64 KiB each, form a group of
+ * their own. */
 static void small_parameters_join_a_group_below_the_largest(void **unused)
 {
   (void)unused;
@@ -374,7 +377,7 @@ static void small_parameters_join_a_group_below_the_largest(void **unused)
   brim_plan_free(plan);
 }
 
-/* At most three groups of the largest parameter's states. */
+/* The buffers hold the three neighbouring groups that are largest together. */
 static void an_update_takes_three_buffers_at_the_end_of_the_arena(void **unused)
 {
   (void)unused;
@@ -386,12 +389,13 @@ static void an_update_takes_three_buffers_at_the_end_of_the_arena(void **unused)
     for (size_t k = i ? i - 1 : 0; k < p->group_count && k <= i + 1; k++) bytes += p->group[k].bytes;
     if (bytes > three) three = bytes;
   }
-  assert_true(p->live_bytes >= three && p->live_bytes < three + 4096); /* and workspace */
+  assert_true(p->live_bytes >= three && p->live_bytes < three + 4096); /* the rest is workspace */
   assert_true(plan->window_offset + plan->window_bytes == plan->peak_bytes);
   brim_plan_free(plan);
 }
 
-/* With updates in the backward pass the first copies begin as early as there is room, which costs no memory. */
+/* With updates in the backward pass the first copies begin as soon as there is room for them, so they cost no
+ * memory. */
 static void the_first_group_of_a_backward_pass_is_early_where_there_is_room(void **unused)
 {
   (void)unused;
@@ -418,7 +422,8 @@ static void run_step(brim_exec *exec, const brim_plan *plan, size_t program)
   assert_int_equal(brim_exec_run(exec, update, &step, NULL), BRIM_OK);
 }
 
-/* Steps of both sizes, some in a row, with an evaluation in between; updates in a row; single nodes. */
+/* Runs steps of both sizes, some in a row and some with an evaluation in between, several updates in a row, and single
+ * nodes. */
 static void run_everything(const brim_plan *plan, uint32_t left_out)
 {
   static const size_t program[] = {0, 0, 1, 2, 0, 1, 2, 2};
@@ -452,7 +457,7 @@ static void nothing_uses_memory_that_may_still_be_in_use(void **unused)
       }
 }
 
-/* Every kind of wait is necessary, and the test above would detect its absence: without it some plan has a race. */
+/* Every kind of wait is necessary: without it some plan has a race, so the test above would detect its absence. */
 static void every_kind_of_wait_is_needed(void **unused)
 {
   (void)unused;
@@ -474,7 +479,8 @@ static void every_kind_of_wait_is_needed(void **unused)
       fail_msg("queue %u need not wait for queue %u", kind / BRIM_QUEUES, kind % BRIM_QUEUES);
     kinds += waits[kind] > 0;
   }
-  assert_int_equal(kinds, 5); /* kernels for both copies, both copies for kernels, copies in for copies out */
+  /* Kernels wait for both kinds of copies, these wait for kernels, and copies in wait for copies out. */
+  assert_int_equal(kinds, 5);
 }
 
 /* ---- concurrency ---- */
@@ -484,7 +490,8 @@ static bool can_run_at_once(const operation *a, const operation *b)
   return a < b ? !is_after(a, b) : !is_after(b, a);
 }
 
-/* The first operation from `from` on that belongs to a node, or copies its first state in a queue. */
+/* Returns the first operation from `from` on that belongs to the node, or that copies the node's first state in a
+ * queue. */
 static const operation *find(const brim_plan *plan, const brim_program *p, const brim_node *n, uint32_t queue,
                              const uint8_t *host, uint32_t from)
 {
@@ -498,7 +505,7 @@ static const operation *find(const brim_plan *plan, const brim_program *p, const
   return device.op;
 }
 
-/* The lowest host address of the states, from the copies' sources. */
+/* Returns the lowest host address of the states, which the copies show. */
 static const uint8_t *find_host(void)
 {
   const uint8_t *host = NULL;

@@ -7,7 +7,7 @@
 
 #include "data/order.h"
 
-/* One rank with `accumulation` micro-batches a step. */
+/* Makes the order of one rank with `accumulation` micro-batches a step. */
 static brim_order alone(int64_t count, int64_t batch, int64_t accumulation, int64_t unit, int64_t epochs, int64_t steps)
 {
   return brim_order_make(count, batch * accumulation, batch, unit, brim_portion_even(0, 1), epochs, steps);
@@ -70,15 +70,15 @@ static void a_short_rest_joins_the_micro_batch_before_it(void **unused)
   assert_int_equal(brim_order_span(&o, 6).count, 0);
   const brim_order enough = alone(112, 32, 4, 16, 1, 0);
   assert_int_equal(brim_order_span(&enough, 3).count, 16);
-  const brim_order apart = alone(100, 32, 1, 16, 1, 0); /* a step of its own */
+  const brim_order apart = alone(100, 32, 1, 16, 1, 0); /* the rest is a separate step */
   assert_int_equal(apart.steps, 4);
   assert_int_equal(brim_order_span(&apart, 3).count, 4);
-  const brim_order first = alone(68, 32, 2, 16, 1, 0); /* the first of its step */
+  const brim_order first = alone(68, 32, 2, 16, 1, 0); /* the rest is the first micro-batch of its step */
   assert_int_equal(first.steps, 2);
   assert_int_equal(brim_order_span(&first, 2).count, 4);
 }
 
-/* The same effective batch gives the same steps, however it is composed. */
+/* The steps depend only on the effective batch, not on its micro-batch and accumulation. */
 static void steps_depend_on_the_effective_batch_only(void **unused)
 {
   (void)unused;
@@ -104,7 +104,7 @@ static void steps_win_over_epochs(void **unused)
 
 /* ---- several ranks ---- */
 
-/* The portions of some ranks: parts of the whole, or NULL for equal parts. */
+/* The weights of some ranks, which divide a step; NULL: equal parts. */
 typedef struct ranks_of_step {
   int32_t ranks;
   const int64_t *weight;
@@ -125,7 +125,7 @@ static brim_portion portion_of(const ranks_of_step *d, int32_t rank)
   return p;
 }
 
-/* The micro-batches of a rank's share of a step: they cover it, have the reported sizes, and split no unit. */
+/* Checks the micro-batches of a rank's share of a step: they cover it, have the reported sizes, and split no unit. */
 static void check_micro_batches(const brim_order *o, int64_t step)
 {
   const brim_span whole = brim_order_step(o, step), share = brim_order_share(o, step);
@@ -146,7 +146,7 @@ static void check_micro_batches(const brim_order *o, int64_t step)
   assert_int_equal(done, share.count);
 }
 
-/* The shares of all ranks, in order, are the step of one rank. */
+/* The shares of all ranks, one after the other, are the step of a single rank. */
 static void check_step(const ranks_of_step *d, int64_t count, int64_t effective, int64_t batch, int64_t unit,
                        int64_t step)
 {
@@ -184,7 +184,8 @@ static void all_ranks_together_have_the_step_of_one(void **unused)
           }
 }
 
-/* A resumed run needs them to find its position: numbers continue from step to step, for every rank. */
+/* For every rank, the numbers of micro-batches continue from step to step. A resumed run needs them to find its
+ * position. */
 static void micro_batches_are_numbered_through_the_run(void **unused)
 {
   (void)unused;
@@ -215,7 +216,7 @@ static void fewer_groups_than_ranks_leave_some_without(void **unused)
   assert_int_equal(has[0], 0);
   assert_int_equal(has[1], 16);
   assert_int_equal(has[2], 16);
-  assert_int_equal(has[3], 18); /* the last group has the rest */
+  assert_int_equal(has[3], 18); /* the last group includes the rest */
 }
 
 int main(void)

@@ -31,7 +31,7 @@ static void is_a_bijection_for_every_count(void **state)
   }
 }
 
-/* The number of places that hold the same element in both. */
+/* Counts the places that hold the same element in both. */
 static uint64_t agreement(const brim_permutation *a, const brim_permutation *b)
 {
   uint64_t same = 0;
@@ -78,7 +78,7 @@ static void every_place_is_equally_likely(void **state)
   }
 }
 
-/* Neighbours are separated, and the original order is gone: rank correlations near 0. */
+/* Neighbours are separated and the original order is lost, so rank correlations are near 0. */
 static void the_original_order_leaves_no_correlation(void **state)
 {
   enum { COUNT = 60000 };
@@ -110,7 +110,8 @@ static void serves_large_counts(void **state)
   assert_in_range(above_half, 400, 600);
 }
 
-/* A change here changes the order of samples in every run: resumed runs would continue with other data. */
+/* If these values change, so does the order of samples in every run, and a resumed run would continue with other
+ * data. */
 static void the_order_does_not_change_between_versions(void **state)
 {
   static const uint64_t expected[8] = {237, 650, 91, 548, 273, 83, 611, 319};

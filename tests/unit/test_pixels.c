@@ -62,7 +62,7 @@ static void header_agrees_with_the_decoded_picture(void **state)
   assert_int_equal(decode("exif_6.jpg", &as_it_lies, pixels, sizeof pixels, &picture), BRIM_OK);
   assert_int_equal(picture.rows, 13);
   assert_int_equal(picture.columns, 9);
-  /* the left edge becomes the top, its bottom the left */
+  /* the left edge of the file's picture becomes the top edge */
   for (int64_t y = 0; y < 13; y++)
     for (int64_t x = 0; x < 9; x++) assert_memory_equal(pixels + (y * 9 + x) * 3, turned + (x * 13 + 12 - y) * 3, 3);
 }
@@ -146,7 +146,7 @@ static void put(int fd, const void *bytes, size_t count, off_t at)
   assert_int_equal(pwrite(fd, bytes, count, at), (ssize_t)count);
 }
 
-/* A picture with a chunk that decoders ignore, of IGNORED_BYTES, most of them a hole in the file. */
+/* Makes a picture with a chunk of IGNORED_BYTES that decoders ignore; most of the chunk is a hole in the file. */
 static int png_with_a_large_chunk(void)
 {
   static const uint8_t chunk[] = {IGNORED_BYTES >> 24, 0, 0, 0, 's', 'P', 'L', 'T', 'a', '\0', 8};
@@ -159,7 +159,7 @@ static int png_with_a_large_chunk(void)
   return fd;
 }
 
-/* The maximum number of APP1 markers of the maximum length that are not EXIF, before one that is. */
+/* Makes a picture with many APP1 markers of the maximum length that are not EXIF, before one that is. */
 static int jpeg_with_many_markers(void)
 {
   static const uint8_t marker[] = {0xFF, 0xE1, 0xFF, 0xFF, 'E', 'x', 'i', 'f', 'x'};
@@ -196,7 +196,8 @@ static void chunks_other_than_pixels_take_no_memory(void **state)
   }
 }
 
-/* 40x31 pixels: 5x4 blocks, and 3x2 of each colour, in whole macroblocks of 2x2 and 1x1, of 64 short integers. */
+/* A picture of 40x31 pixels has 5x4 blocks of brightness, and 3x2 of each colour. Macroblocks of 2x2 blocks round the
+ * former up to 6x4. A block has 64 short integers. */
 static void progressive_pictures_report_the_memory_for_decoding(void **state)
 {
   static const struct {

@@ -21,7 +21,7 @@ static void cnn_has_the_parameters_of_pytorch_example(void **unused)
   brim_plan_free(plan);
 }
 
-/* No two buffers that live at the same time overlap, for many batch sizes; and the placement is near the bound. */
+/* For many batch sizes, buffers that live at the same time do not overlap, and the peak is near the lower bound. */
 static void buffers_never_overlap_in_life_and_place(void **unused)
 {
   (void)unused;
@@ -106,7 +106,7 @@ static brim_status run_no_program(void *self, const brim_program_run *run)
   return BRIM_ENOTSUP;
 }
 
-/* The casts of parameters before the first other node. */
+/* Counts the casts of parameters before the first other node. */
 static size_t count_leading_casts(const brim_program *p)
 {
   size_t count = 0;
@@ -143,7 +143,8 @@ static void check_casts_come_first(brim_status (*build)(const void *self, brim_g
   brim_plan_free(recorded);
 }
 
-/* A backend that records programs makes them in one launch; others compute a cast right before it is read. */
+/* A backend that records programs computes these casts in one launch; for others a cast comes right before its first
+ * reader. */
 static void casts_of_parameters_come_first_in_recorded_programs(void **unused)
 {
   (void)unused;

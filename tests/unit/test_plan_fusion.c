@@ -21,7 +21,7 @@ static brim_status build_activations(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Two attentions, on parts of one tensor each; the second one's are rotated. */
+/* Builds two attentions. Each reads parts of one tensor; the second one has rotary embeddings. */
 static brim_status build_attentions(const void *self, brim_graph *g)
 {
   (void)self;
@@ -37,7 +37,7 @@ static brim_status build_attentions(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Neither the parts nor their gradients, padded and added up, are made. */
+/* The fused plan has no tensors for the parts, nor for their padded gradients. */
 static void attention_on_one_tensor_needs_less_memory(void **unused)
 {
   (void)unused;
@@ -50,7 +50,7 @@ static void attention_on_one_tensor_needs_less_memory(void **unused)
   brim_plan_free(fused);
 }
 
-/* Residual blocks: without a convolution in the shortcut, and with one. */
+/* Builds residual blocks, one without a convolution in the shortcut and one with it. */
 static brim_status build_norm_blocks(const void *self, brim_graph *g)
 {
   (void)self;
@@ -67,7 +67,7 @@ static brim_status build_norm_blocks(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Each kind by itself and all together, in training and in evaluation. */
+/* Checks each kind of fusion by itself and all together, in training and in evaluation. */
 static void fusion_never_needs_more_memory(void **unused)
 {
   (void)unused;
@@ -99,7 +99,8 @@ static void fused_operations_are_named_after_both_and_by_the_author(void **unuse
   (void)unused;
   brim_plan *cnn = plan_of(build_cnn, 4, BRIM_FUSE_ALL), *blocks = plan_of(build_blocks, 4, BRIM_FUSE_ALL);
   assert_string_equal(find_node(&cnn->program[0], "conv2d+relu")->name, "conv1");
-  assert_string_equal(find_node(&cnn->program[1], "linear+relu")->name, "fc1"); /* in training, dropout has the relu */
+  /* In training, relu is fused with dropout. */
+  assert_string_equal(find_node(&cnn->program[1], "linear+relu")->name, "fc1");
   assert_string_equal(find_node(&cnn->program[1], "linear+relu")->file, "plan_models.h");
   assert_int_equal(count_ops(&cnn->program[0], "+"), 5);
   assert_int_equal(count_ops(&cnn->program[0], "relu_grad"), 3);
@@ -121,7 +122,7 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
     int count;
   } cases[] = {{0, 0},
                {BRIM_FUSE_BIAS_ACTIVATION, 3},
-               {BRIM_FUSE_NORM_ACTIVATION, 2}, /* and its gradient */
+               {BRIM_FUSE_NORM_ACTIVATION, 2}, /* the operation and its gradient */
                {BRIM_FUSE_RESIDUAL_NORM, 4},
                {BRIM_FUSE_DROPOUT_ADD, 3},
                {BRIM_FUSE_NORM_ADD, 0},
@@ -129,14 +130,14 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     brim_plan *plan = plan_of(build_blocks, 4, cases[i].kind);
     const int sums = count_ops(&plan->program[0], "linear_grad_input+add") +
-                     count_ops(&plan->program[0], "norm_grad+add"); /* of every graph */
+                     count_ops(&plan->program[0], "norm_grad+add"); /* every graph has these nodes */
     assert_int_equal(count_ops(&plan->program[0], "+") - sums, cases[i].count);
     brim_plan_free(plan);
   }
 }
 
-/* The norm right before a sum takes it and the relu. dx overwrites x, and the other operand's gradient overwrites dy.
- */
+/* The norm right before a sum becomes one node with the sum and the relu. dx overwrites x, and the gradient of the
+ * other operand overwrites dy. / */
 static void the_end_of_a_residual_block_is_one_node(void **unused)
 {
   (void)unused;
@@ -152,8 +153,8 @@ static void the_end_of_a_residual_block_is_one_node(void **unused)
   brim_plan_free(plan);
 }
 
-/* Where whole blocks are recomputed, a sum and the norm before it stay separate. With `auto` they are one node, and the
- * least memory is about the same. */
+/* If whole blocks are recomputed, a sum and the norm before it stay separate. With recompute=auto they are one node,
+ * and the least memory is about the same. */
 static void fusion_with_recompute_never_needs_more_memory(void **unused)
 {
   (void)unused;
@@ -165,7 +166,7 @@ static void fusion_with_recompute_never_needs_more_memory(void **unused)
         brim_plan_request request = request_of(build_norm_blocks, batch);
         request.graph.fuse = fusions[i];
         request.recompute = kind;
-        request.budget_bytes = 1; /* auto: the least memory */
+        request.budget_bytes = 1; /* so that auto finds the least memory */
         assert_int_equal(brim_plan_create(&request, &plan[i]), BRIM_OK);
         assert_int_equal(brim_plan_check(plan[i]), BRIM_OK);
       }
@@ -204,7 +205,7 @@ static void results_with_other_readers_are_not_fused_away(void **unused)
   brim_plan_free(plan);
 }
 
-/* Only for the gradient, and only in training where the plan is sure not to become larger. */
+/* Only the gradient needs the input. It is kept only in training, and only if the plan cannot become larger. */
 static void the_input_of_an_activation_is_kept_in_training_only(void **unused)
 {
   (void)unused;
@@ -236,7 +237,7 @@ static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **u
   brim_plan_free(plan);
 }
 
-/* conv1d ends with a view; the gradient's kernel is chosen by its memory layout. */
+/* conv1d ends with a view. The backend chooses the gradient's kernel by the memory layout. */
 static brim_status build_conv1d(const void *self, brim_graph *g)
 {
   (void)self;
@@ -264,7 +265,7 @@ static void an_activation_after_a_view_moves_before_it_with_fusion_or_without(vo
   }
 }
 
-/* A backend of a build before fusion, or from outside the tree. */
+/* A backend that was built before fusion, or outside the tree, may have no fused operations. */
 static void a_backend_without_fused_operations_computes_the_two(void **unused)
 {
   (void)unused;

@@ -1,4 +1,4 @@
-/* Results that overwrite memory in a plan: only memory without later readers. */
+/* Results overwrite memory in a plan only if it has no later readers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void a_kept_output_is_not_overwritten(void **unused)
   brim_plan *plan = NULL;
   assert_int_equal(brim_plan_create(&request, &plan), BRIM_OK);
   assert_int_equal(brim_plan_check(plan), BRIM_OK);
-  for (int i = 0; i < 2; i++) { /* training, where the loss's gradient would be placed on it, and evaluation */
+  for (int i = 0; i < 2; i++) { /* training, in which the loss's gradient could overwrite it, and evaluation */
     const brim_program *p = &plan->program[i];
     const brim_tensor *output = p->graph->output;
     const int32_t own = p->tensor_buffer[output->id];
@@ -49,7 +49,7 @@ static void a_kept_output_is_not_overwritten(void **unused)
   brim_plan_free(plan);
 }
 
-/* A tensor's bytes must survive from its producer to its last reader: nothing else may write there in between. */
+/* Checks that nothing else writes to a tensor's bytes between its producer and its last reader. */
 static void check_lives(const brim_plan *plan)
 {
   for (size_t p = 0; p < plan->program_count; p++) {
@@ -120,7 +120,7 @@ static void a_sum_overwrites_the_operand_without_later_readers(void **unused)
   brim_plan_free(plan);
 }
 
-/* Two layers with the same input; and one whose input is also added to its result. */
+/* Builds two layers with the same input, and one whose input is also added to its result. */
 static brim_status build_readers(const void *self, brim_graph *g)
 {
   (void)self;

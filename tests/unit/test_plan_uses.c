@@ -27,7 +27,8 @@ static const brim_tensor *find_tensor(const brim_program *p, const char *name)
   return NULL;
 }
 
-/* All are zeroed with the gradients, and summed before anything reads the sum. */
+/* All these gradients lie in the range that a step sets to zero, and the update adds them up before anything reads the
+ * sum. */
 static void each_further_use_of_a_parameter_has_a_gradient_of_its_own(void **unused)
 {
   (void)unused;
@@ -51,7 +52,7 @@ static void each_further_use_of_a_parameter_has_a_gradient_of_its_own(void **unu
   brim_plan_free(plan);
 }
 
-/* The positions of a longer table, and a row that is the product of two. */
+/* Builds a model that uses a row of a table, and the product of two of its rows. */
 static brim_status build_slice(const void *self, brim_graph *g)
 {
   (void)self;
@@ -63,7 +64,8 @@ static brim_status build_slice(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Sums over a step are persistent, keep the wide type, and are passed on to the parameter once a step. */
+/* The gradients of the slice and the product are sums over a step: they are persistent, keep the wide type, and are
+ * passed on to the parameter once a step. */
 static void a_slice_of_a_parameter_sums_the_gradients_of_its_uses(void **unused)
 {
   (void)unused;
@@ -102,7 +104,7 @@ static brim_status build_tied_by_batch(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* The same number of uses of other rows. */
+/* The number of uses is the same in all programs, but they use other rows. */
 static brim_status build_slice_by_batch(const void *self, brim_graph *g)
 {
   (void)self;

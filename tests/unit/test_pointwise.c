@@ -55,7 +55,7 @@ static void test_operands_that_do_not_broadcast_are_refused(void **state)
   assert_failed(g, brim_add(g, input(g, 2), indices(g)), "add: 'words' holds indices (I32), not real numbers");
   g = graph();
   assert_failed(g, brim_sub(g, input(g, 2), NULL), "sub: input 2 of 2 is NULL");
-  g = graph(); /* [2, 6] on [3, 2, 6]: samples would become the second dimension */
+  g = graph(); /* [2, 6] on [3, 2, 6]: N would become the second dimension */
   assert_failed(g, brim_div(g, parameter(g, 3, (int64_t[]){3, 1, 6}), brim_relu(g, input(g, 2))),
                 "div: 'relu' [2, 6] has samples in its first dimension, which would not be the first dimension of the "
                 "result: give it 3 dimensions with brim_reshape");
@@ -109,10 +109,10 @@ static size_t count_of(const brim_graph *g, const char *op)
   return count;
 }
 
-/* Without a tensor in between, so that it is summed in the order of the samples. */
+/* sum_to adds directly to the gradient, so the sum is in the order of the samples. */
 static void test_a_parameters_gradient_is_added_to_by_sum_to_itself(void **state)
 {
-  for (int whole = 0; whole < 2; whole++) { /* also where N is 1 and nothing is broadcast */
+  for (int whole = 0; whole < 2; whole++) { /* the second shape equals [1, 6], so nothing is broadcast */
     brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, true);
     brim_tensor *y = brim_add(g, input(g, 2), parameter(g, whole ? 2 : 1, whole ? (int64_t[]){1, 6} : (int64_t[]){6}));
     brim_tensor *seed = brim_graph_tensor(g, BRIM_ROLE_DATA, g->real, &y->shape, "seed");

@@ -1,5 +1,5 @@
-/* The policies' host: which policies it asks in which order, the answers it refuses, and how it reports decisions. The
- * policies are mock policies: they return the answers that a test set. */
+/* The policies' host: the order in which it asks policies, the answers that it refuses, and how it reports decisions.
+ * The policies return the answers that a test stored in them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static void any_other_status_ends_it_with_the_policys_text_and_name(void **state
   }
 }
 
-/* Values that the first policy wrote before it abstained must not be taken for the next one's. */
+/* The host must not take values that the first policy wrote before it abstained for those of the next policy. */
 static void values_of_a_policy_that_abstains_are_discarded(void **state)
 {
   fixture f;
@@ -162,7 +162,7 @@ static void the_first_plan_between_steps_wins(void **state)
   assert_int_equal(plan.micro_batch, 64);
   assert_int_equal(plan.within_bytes, 0);
   assert_string_equal(plan.reason, "as others want it");
-  f.made[1].step_plan.micro_batch = 0; /* no new plan, but a reason */
+  f.made[1].step_plan.micro_batch = 0; /* a reason without a new plan */
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
   f.made[1].step_plan.micro_batch = 48;
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ECONFIG);
@@ -240,7 +240,7 @@ static void an_impossible_plan_is_refused(void **state)
     const char *want;
   } cases[] = {
       {{.micro_batch = 0}, "policy.first chose the micro-batch 0" NONE_OF_THEM},
-      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* a divisor, but too small */
+      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* it is a divisor, but too small */
       {{.micro_batch = 48}, "policy.first chose the micro-batch 48" NONE_OF_THEM},
       {{.micro_batch = -64}, "policy.first chose the micro-batch -64" NONE_OF_THEM},
       {{.micro_batch = 64, .precision = BRIM_TAKE_FP16},
@@ -369,13 +369,13 @@ static void decisions_before_the_listener_are_kept_in_order_and_reported_once(vo
   check_heard(&f, 0, "policy.first", "cpu:1, at most 48.0 MiB", "it is free");
   check_heard(&f, 1, "policy.first", "micro-batch 32 x 4", "it fits");
   assert_int_equal(ask(&f, BOUNDARY), BRIM_OK);
-  assert_int_equal(f.heard, 3); /* at once */
+  assert_int_equal(f.heard, 3); /* the host reports at once */
   brim_policies_listen(f.policies, hear, &f);
-  assert_int_equal(f.heard, 3); /* not again */
+  assert_int_equal(f.heard, 3); /* but not again */
   brim_policies_close(f.policies);
 }
 
-/* If policies ask for another configuration, the policies of that configuration take their place. */
+/* If a policy chooses another configuration, that configuration's policies replace the present ones. */
 static void decisions_continue_with_replacement_policies(void **state)
 {
   fixture f, after;
@@ -406,7 +406,7 @@ static void a_reason_is_cut_where_it_does_not_fit(void **state)
   assert_int_equal(strlen(reason), BRIM_REASON_BYTES - 1);
   assert_true(brim_starts_with(reason, "7xx"));
   assert_int_equal(reason[BRIM_REASON_BYTES], '!');
-  for (size_t i = 0; i < 4; i++) { /* no part of a character at its end, at any length */
+  for (size_t i = 0; i < 4; i++) { /* at any length, the text does not end in part of a character */
     brim_reason(reason, "%.*s\xf0\x9f\x98\x80%s", (int)(BRIM_REASON_BYTES - 5 + i), text, "more");
     assert_int_equal(strlen(reason), i == 0 ? BRIM_REASON_BYTES - 1 : BRIM_REASON_BYTES - 5 + i);
   }

@@ -73,7 +73,7 @@ static void strict_refuses_a_precision_that_the_device_does_not_multiply(void **
   brim_text_release(&text);
 }
 
-/* As fp32, and 16 bits that are only simulated: the reference computes everything in double precision. */
+/* The reference computes everything in double precision. It uses fp32, because it only simulates 16 bits. */
 static void fp32_and_double_precision_have_no_slower_way(void **unused)
 {
   (void)unused;

@@ -12,7 +12,7 @@
 #include "memory/pressure.h"
 #include "scratch.h"
 
-#define LOOKS_MAX 20000 /* 1 ms each: more than any machine needs */
+#define LOOKS_MAX 20000 /* 1 ms each; more than any machine needs */
 
 static void put_machine(int used_percent)
 {
@@ -78,7 +78,7 @@ static void of_version_2_the_fullest_level_counts(void **state)
 {
   put_machine(50);
   scratch_put("proc/self/cgroup", "0::/a/b\n");
-  scratch_put("fs/a/b/memory.max", "1000\n"); /* the smaller limit, and the one with more room */
+  scratch_put("fs/a/b/memory.max", "1000\n"); /* the smaller limit, but with more room left */
   scratch_put("fs/a/b/memory.current", "600\n");
   scratch_put("fs/a/memory.max", "100000\n");
   scratch_put("fs/a/memory.current", "95000\n");
@@ -149,7 +149,7 @@ static void it_acts_once_then_after_gaps_that_double(void **state)
   int64_t acted[8] = {0}, count = 0;
   for (int64_t i = 0; i < 8 * BRIM_PRESSURE_GAP; i++) {
     const enum brim_pressure_level level = judge(&usual, &w, 95);
-    if (level != BRIM_PRESSURE_CALM) assert_int_equal(level, BRIM_PRESSURE_ACTS); /* which is a warning too */
+    if (level != BRIM_PRESSURE_CALM) assert_int_equal(level, BRIM_PRESSURE_ACTS); /* critical includes the warning */
     if (level == BRIM_PRESSURE_ACTS) acted[count++] = i;
   }
   assert_int_equal(count, 4);
@@ -164,25 +164,26 @@ static void it_acts_again_when_it_fell_and_rose(void **state)
   brim_pressure_watch w = {0};
   assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_WARNS);
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
-  assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_CALM); /* not low enough */
+  assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_CALM); /* not so low that a new rise is reported */
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_CALM);
   assert_int_equal(judge(&usual, &w, 50), BRIM_PRESSURE_CALM);
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
 }
 
-/* A limit of 85 % counts as low below 80.75 %. */
+/* With a threshold of 85 %, use counts as low below 80.75 %. */
 static void there_is_room_if_the_use_stays_low(void **state)
 {
   brim_pressure_reading r = {.host = {.ram_total_bytes = 10000, .ram_used_bytes = 7000}};
   assert_true(brim_pressure_has_room(&usual, &r, 1074, true));
   assert_false(brim_pressure_has_room(&usual, &r, 1075, true));
-  assert_true(brim_pressure_has_room(&usual, &r, 1000000, false)); /* of a device without other processes */
+  assert_true(brim_pressure_has_room(&usual, &r, 1000000, false)); /* the device has no other processes */
   r.device_left_bytes = 2000;
   r.device_others_bytes = 800;
   assert_true(brim_pressure_has_room(&usual, &r, 1009, false));
   assert_false(brim_pressure_has_room(&usual, &r, 1010, false));
   assert_false(brim_pressure_has_room(&usual, &r, 3000, false));
-  r.host.ram_used_bytes = 8075; /* a device's memory is not the host's, but a full host must not get more to do */
+  /* The host's memory is not the device's, but the run must not grow while the host is full. */
+  r.host.ram_used_bytes = 8075;
   assert_false(brim_pressure_has_room(&usual, &r, 1, false));
   assert_false(brim_pressure_has_room(&(brim_pressure_limits){0, 0}, &r, 1, false));
 }
@@ -251,7 +252,7 @@ static void pressure_is_taken_once(void **state)
   brim_pressure_close(p);
 }
 
-/* A step may outlast the pressure. */
+/* Pressure may end during a step. */
 static void pressure_that_has_passed_is_withdrawn(void **state)
 {
   brim_pressure_reading r;
@@ -302,12 +303,12 @@ static void device_pressure_counts_memory_of_other_processes(void **state)
   brim_pressure *p = watch(85, 90);
   brim_pressure_aim(p, &own);
   wait_for_looks(&made, 3);
-  assert_false(brim_pressure_is_due(p)); /* full of this run's own arena */
+  assert_false(brim_pressure_is_due(p)); /* this run's own arena fills the device */
   part.own_bytes = 500;
   atomic_store(&made.used, 960);
   brim_pressure_aim(p, &part);
   wait_for_looks(&made, 3);
-  assert_false(brim_pressure_is_due(p)); /* they were there before the plan was placed */
+  assert_false(brim_pressure_is_due(p)); /* the other processes were there before the plan was placed */
   atomic_store(&made.used, 930);
   brim_pressure_aim(p, &part);
   wait_for_looks(&made, 3);

@@ -33,14 +33,14 @@ static const brim_progress_state example = {.epoch = 2,
                                             .used_bytes = 64172851,
                                             .planned_bytes = 64172851};
 
-/* A run that has made 812 steps in 38 seconds. */
+/* Makes the progress of a run that has made 812 steps in 38 seconds. */
 static brim_progress plain(int columns)
 {
   return (brim_progress){.terminal = true, .columns = columns, .start = 100, .last = example};
 }
 #define NOW 138.0
 
-/* The columns that a line takes: none for escape sequences, one for each other character. */
+/* Counts the columns of a line: escape sequences take none, each other character takes one. */
 static int visible(const char *line)
 {
   int width = 0;
@@ -255,7 +255,7 @@ static void use_pipe(void)
   reader = ends[0];
 }
 
-/* The output since the last call. A mark shows its end. */
+/* Returns the output since the last call, which the test ends with a mark. */
 static const char *output(void)
 {
   static const char mark = 2;
@@ -323,7 +323,7 @@ static void a_terminal_gets_one_line_that_is_redrawn_in_place(void **state)
   char first[BRIM_PROGRESS_LINE_BYTES];
   brim_progress_format(&drawn, drawn.last_draw, first);
   assert_string_equal(output() + strlen("\r\033[K"), first);
-  for (int64_t i = 2; i < 20; i++) step(i); /* at most ten updates a second: this takes far less than 0.1 s */
+  for (int64_t i = 2; i < 20; i++) step(i); /* this takes far less than 0.1 s, the time between two updates */
   const char *burst = output();
   assert_true(strlen(burst) < 3 * strlen(first));
   brim_progress_finish(&progress);
@@ -477,7 +477,7 @@ static void the_time_left_counts_from_the_end_of_the_first_step(void **state)
 #define LATER_US 400000 /* longer than the time in which two signals count as one */
 
 typedef struct ended {
-  int status; /* of the process: waitpid(2) */
+  int status; /* the status of the process, from waitpid(2) */
   const char *said;
 } ended;
 
@@ -534,7 +534,7 @@ static void silent_ranks_end_in_the_same_way(void **state)
   assert_string_equal(e.said, "");
 }
 
-/* If the process is not scheduled for long between the two, it may count them separately: one success in several
+/* If the machine delays the process between the two signals, it may count them separately, so one success in several
  * attempts is enough. */
 static void two_signals_at_once_count_as_one(void **state)
 {

@@ -13,8 +13,9 @@
 #include "recompute_models.h"
 #include "tier.h"
 
-/* Numbers of budgets for the least deep model and for the deeper ones, whose plans take proportionally longer. The
- * middle tier runs a third, and every other depth. Sanitizers check memory, not numbers, so they run fewer. */
+/* Numbers of budgets for the shallowest model and for deeper ones, whose plans take proportionally longer. The middle
+ * tier runs a third of the budgets, at every other depth. Sanitizers check memory, not numbers, so they run fewer
+ * still. */
 #ifdef __SANITIZE_ADDRESS__
 enum { STEPS = 5, STEPS_DEEPER = 2 };
 #else
@@ -104,10 +105,10 @@ static brim_plan *plan_of_share(const deep *d, const brim_plan *none, double sha
   return plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + (uint64_t)(share * transient_of(none)));
 }
 
-/* Returns the maximum extra work, in percent, at a third of the memory; 0 if a third is impossible, because all
- * recomputed results are in use at once. In a chain of convolutions with nothing cheap in between, two thirds of the
- * results are two thirds of the forward pass, 22 % of a step: nothing is better. Other models have norms, activations
- * and sums that cost little. */
+/* Returns the maximum extra work, in percent, at a third of the memory; 0 if a third is impossible because all
+ * recomputed results are in use at once. In a chain of convolutions all results cost the same, so two thirds of them
+ * are two thirds of the forward pass, 22 % of a step, and less is impossible. Other models have norms, activations and
+ * sums that cost little. */
 static double work_at_a_third(const deep *d)
 {
   if (d->block == chain_block && d->norm == NORM_NONE) return d->blocks < 24 ? 0 : 24;
@@ -141,7 +142,8 @@ static void a_third_of_the_memory_costs_a_fifth_more_work_at_most(void **state)
   for_each_model(check_work);
 }
 
-/* A level with more bytes than the budget is skipped without a plan, so no plan may need fewer bytes than its level. */
+/* The search skips a level with more bytes than the budget without planning it, so no plan may need fewer bytes than
+ * its level. */
 static void check_bytes(const deep *d)
 {
   brim_arena arena = {0};
@@ -158,7 +160,7 @@ static void check_bytes(const deep *d)
     const bool *dropped = r.dropped[level];
     assert_true(r.bytes[level] < r.bytes[level - 1]);
     brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + r.bytes[level] * 103 / 100);
-    uint64_t flops = 0; /* of the level; also the plan's, if it does that much work */
+    uint64_t flops = 0; /* of the level; a plan that recomputes as many was made from it */
     for (size_t i = 0; i < g->forward_count; i++)
       flops += dropped[i] && !g->node[i]->descriptor->traits.view ? brim_op_cost(g->node[i]).flops : 0;
     if (flops == plan->program[0].graph->recomputed_flops) {
@@ -190,7 +192,7 @@ static void check_fixed(const deep *d)
     brim_plan *plan = plan_of(d, (enum brim_recompute_kind)kind, 0);
     print_point(plan, none, kind == BRIM_RECOMPUTE_FULL ? "full " : "blocks ");
     assert_true(transient_of(plan) < 0.55 * transient_of(none));
-    assert_true(extra_percent(plan) < 34); /* each forward operation twice: a third of a step */
+    assert_true(extra_percent(plan) < 34); /* computing every forward operation twice adds a third of a step */
     brim_plan_free(plan);
   }
   print_message("\n");
@@ -219,7 +221,8 @@ static size_t count_kept(const deep *d, enum brim_recompute_kind kind)
   return kept;
 }
 
-/* With 12 blocks, every third marked, the ends of the first three marked blocks come before a dropped result. */
+/* If every third of 12 blocks is marked, the results at the ends of the first three marked blocks are kept; the end of
+ * the fourth has no dropped result after it. */
 static void blocks_end_where_the_model_says(void **state)
 {
   for (size_t m = 0; m < DEEP_MODELS; m++) {
@@ -235,7 +238,7 @@ static void blocks_end_where_the_model_says(void **state)
 
 /* ---- compared with all possibilities ---- */
 
-/* For a small program: bytes and work of every set of nodes that may be dropped. */
+/* Bytes and work of every set of nodes of a small program that may be dropped. */
 typedef struct all_sets {
   brim_estimate e;
   uint32_t node[DROPPABLE_MAX], count;
@@ -256,7 +259,8 @@ static void try_all_sets(all_sets *a, const brim_program *p, brim_arena *arena)
   const brim_graph *g = a->e.w.g;
   a->count = 0;
   for (uint32_t i = 0; i < g->forward_count; i++) {
-    const bool needed = i + 4 < g->forward_count; /* flatten, head, loss: used again at once */
+    /* The results before flatten, head and loss are used again at once. */
+    const bool needed = i + 4 < g->forward_count;
     if (!needed || g->node[i]->descriptor->traits.view || !brim_walk_repeats(g, g->node[i])) continue;
     assert_true(a->count < DROPPABLE_MAX);
     a->node[a->count++] = i;
@@ -276,8 +280,8 @@ static uint64_t least_work(const all_sets *a, uint64_t bytes)
   return least;
 }
 
-/* At every budget, compares the work of the first level that fits with the least possible work for a 64th of the peak
- * less, as levels are no finer; then compares the least memory. */
+/* At every budget, compares the work of the first level that fits with the least possible work in a budget smaller by a
+ * 64th of the peak, because levels are not finer than that. Also compares the least memory. */
 static void check_against_all(const deep *d)
 {
   static all_sets all;
@@ -309,7 +313,7 @@ static void check_against_all(const deep *d)
 
 static void levels_of_small_models_are_near_the_best_of_all_sets(void **state)
 {
-  static const int blocks[] = {12, 6, 2, 2, 1}; /* not the last model, where half nodes make levels less exact */
+  static const int blocks[] = {12, 6, 2, 2, 1}; /* without the last model, in which half nodes make levels less exact */
   for (size_t m = 0; m < sizeof blocks / sizeof blocks[0]; m++) {
     deep d = deep_models[m];
     d.blocks = blocks[m];

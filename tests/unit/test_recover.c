@@ -32,7 +32,7 @@ static struct {
   enum point point;
   int64_t first, times, calls, failed;
   brim_status status;
-  int64_t places, full; /* arenas placed so far, and the first one of `full_times` that has no room */
+  int64_t places, full; /* arenas placed so far; the first of `full_times` arenas that do not fit */
   int64_t full_times;
 } fault;
 
@@ -190,7 +190,7 @@ static void assert_same_file(const char *a, const char *b, const char *name)
   free(y);
 }
 
-/* Ignores times. */
+/* Compares two runs, except for times. */
 static void assert_same_records(const char *a, const char *b)
 {
   static const char clock[] = "\"samples_per_second\"";
@@ -233,7 +233,7 @@ static int64_t retries_of(const char *dir)
   return count;
 }
 
-/* The undisturbed run, made once. */
+/* Makes the undisturbed run, once for all tests. */
 static const char *undisturbed(const kind *k)
 {
   static char dir[4][SCRATCH_PATH];
@@ -270,7 +270,7 @@ static void check(const kind *k, enum point point, int64_t first, int64_t times)
   assert_same_results(whole, dir, STEPS);
 }
 
-/* The last two points take the ladder to more recompute and to smaller micro-batches, where allowed. */
+/* At the last two points the ladder reaches more recompute and smaller micro-batches, if these are allowed. */
 static void check_all(const kind *k, const enum point *points, size_t count)
 {
   static const int64_t first[] = {1, 2, 7, 2, 4}, times[] = {1, 1, 1, 3, 6};
@@ -323,7 +323,7 @@ static void a_new_plan_that_gets_no_memory_is_followed_by_the_next(void **state)
     char whole[SCRATCH_PATH], dir[SCRATCH_PATH];
     snprintf(whole, sizeof whole, "%s", undisturbed(&cnn_kind));
     snprintf(dir, sizeof dir, "%s", scratch("full-%d", (int)times));
-    arm(ACCUMULATE, 3, 4, BRIM_ENOMEM_DEVICE); /* three cleanups, and then another plan */
+    arm(ACCUMULATE, 3, 4, BRIM_ENOMEM_DEVICE); /* three cleanups fail, and then another plan fits */
     fault.full = 2;
     fault.full_times = times;
     if (run_in(dir, cnn, NULL, NULL) != BRIM_OK) fail_msg("%s: %s", dir, brim_error_text());

@@ -97,7 +97,7 @@ static void a_named_run_gets_a_folder_of_its_own_each_time(void **state)
   assert_non_null(getcwd(here, sizeof here));
   assert_int_equal(chdir(scratch_root), 0);
   assert_int_equal(brim_run_create("", "cnn", first, sizeof first), BRIM_OK);
-  /* in the same second, or the next */
+  /* the second folder is made in the same second, or in the next */
   assert_int_equal(brim_run_create(NULL, "cnn", second, sizeof second), BRIM_OK);
   assert_string_not_equal(first, second);
   assert_int_equal(strncmp(first, "runs/cnn-20", 11), 0);
@@ -178,7 +178,7 @@ static void links_that_lie_in_a_folder_are_not_followed(void **state)
 
 /* ---- files of a cache ---- */
 
-/* In a child that is killed half-way. */
+/* Begins to write a file in a child that is killed half-way. */
 static void begin_and_be_killed(const char *path)
 {
   const pid_t child = fork();
@@ -204,7 +204,7 @@ static void files_of_killed_writers_are_removed_from_a_cache(void **state)
   assert_int_equal(fd, -1);
   expect_file(scratch("cache/a.bin"), "a");
   assert_int_equal(unlink(scratch("cache/a.bin")), 0);
-  assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is in it */
+  assert_int_equal(rmdir(scratch("cache")), 0); /* the folder contains nothing else */
 }
 
 static void a_cache_file_is_written_by_one_process(void **state)
@@ -213,7 +213,8 @@ static void a_cache_file_is_written_by_one_process(void **state)
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &other), BRIM_OK);
   assert_int_equal(other, -1);
-  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK); /* leaves the first one's file alone */
+  /* Does not touch the first process's file. */
+  assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK);
   assert_int_equal(write(fd, "a", 1), 1);
   assert_int_equal(brim_cache_end(scratch("cache/a.bin"), &fd, true), BRIM_OK);
   assert_int_equal(brim_cache_end(scratch("cache/b.bin"), &next, false), BRIM_OK);

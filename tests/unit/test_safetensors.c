@@ -281,7 +281,7 @@ static void a_file_that_cannot_be_written_is_an_error_with_its_path(void **state
   assert_non_null(strstr(brim_error_text(), "no/such/folder': No such file or directory"));
 }
 
-/* The limit on file sizes stands in for a full disk: the same write() fails, with another errno. */
+/* A limit on file sizes replaces a full disk: the same write() fails, with another errno. */
 static void a_write_that_fails_half_way_leaves_no_file(void **state)
 {
   static const float value[4096];

@@ -38,7 +38,7 @@ static void warm_up_rises_in_a_line_to_one(void **unused)
   }
 }
 
-/* For every hundredth, most of which no double represents exactly. */
+/* The test uses every hundredth; a double represents most of them only approximately. */
 static void a_fraction_of_the_steps_is_rounded_to_whole_steps(void **unused)
 {
   (void)unused;
@@ -93,7 +93,7 @@ static double drawn(uint32_t *draws)
   return brim_philox4x32((*draws)++, 0, 0, 0, 1, 2).v[0] / 4294967296.0;
 }
 
-/* transformers.get_wsd_schedule, except for its warm-up, which begins at 0 there. */
+/* The expected values are those of transformers.get_wsd_schedule, but there the warm-up begins at 0. */
 static double wsd_of_transformers(int64_t step, int64_t warmup, int64_t stable, int64_t decay, int shape, double least)
 {
   if (step < warmup + stable) return 1;
@@ -118,7 +118,7 @@ static void wsd_is_that_of_transformers(void **unused)
   }
 }
 
-/* torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(T_0, T_mult): its T_cur and T_i, step by step. */
+/* Computes T_cur and T_i of torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(T_0, T_mult) step by step. */
 static void restarts_are_those_of_pytorch(void **unused)
 {
   (void)unused;
@@ -142,7 +142,7 @@ static void restarts_are_those_of_pytorch(void **unused)
   assert_true(fabs(ops->factor(&polynomial, 25, 100) - 0.625) < 1e-15);
 }
 
-/* AdamW's bias corrections belong to step t = 1 for the first step. */
+/* In the first step, AdamW's bias corrections are those of t = 1. */
 static void adamw_counts_its_steps_from_one(void **unused)
 {
   (void)unused;

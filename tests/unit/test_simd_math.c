@@ -15,7 +15,7 @@ typedef struct function {
   const char *name;
   vf (*approximate)(vf x);
   double (*exact)(double x);
-  double low, high, error_max; /* where the result is a normal number */
+  double low, high, error_max; /* the range in which the result is a normal number */
 } function;
 
 static double bell(double x)

@@ -16,7 +16,7 @@
 #include "scratch.h"
 #include "store/states.h"
 
-enum { CLIENTS = 7, PLACES = 3, VALUES = 1500 }; /* a state does not end at a page */
+enum { CLIENTS = 7, PLACES = 3, VALUES = 1500 }; /* VALUES: so that a state does not end at the end of a page */
 
 static const brim_states_layout layout = {CLIENTS, PLACES, VALUES * sizeof(int32_t), 1234};
 
@@ -28,7 +28,7 @@ static brim_states *open_states(enum brim_states_access access)
   return s;
 }
 
-/* A state shows its client and round in every value. */
+/* Every value of a state shows its client and round. */
 static int32_t value_of(int64_t client, int32_t round)
 {
   return (int32_t)(1000 * round + client);
@@ -57,7 +57,7 @@ static void expect_states(brim_states *s, const int32_t *round)
   }
 }
 
-/* A round of some clients; it commits, fails, or is still being written when the process ends. */
+/* Plays a round of some clients, which commits, fails, or is still being written when the process ends. */
 static void play_round(brim_states *s, int64_t round, uint32_t random, int32_t *last, bool is_committed)
 {
   const int64_t first = random % CLIENTS;
@@ -76,8 +76,8 @@ static void resume(brim_states *s, const int32_t *checkpoint)
   must(brim_states_find(s, "step-00000001"));
 }
 
-/* Random rounds, failures, checkpoints and kills: after each the newest states are readable, and after a kill those of
- * the last checkpoint. */
+/* Plays random rounds, failures, checkpoints and kills. After each, the newest states are readable; after a kill, those
+ * of the last checkpoint. */
 static void states_are_those_of_the_last_commit_or_of_the_last_checkpoint(void **state)
 {
   for (uint32_t run = 0; run < 20; run++) {
@@ -97,7 +97,7 @@ static void states_are_those_of_the_last_commit_or_of_the_last_checkpoint(void *
         saved = round;
         break;
       case 2:
-        play_round(s, round, r.v[1], last, false); /* killed within it */
+        play_round(s, round, r.v[1], last, false); /* the process is killed within the round */
         brim_states_close(s);
         s = open_states(BRIM_STATES_SHARE);
         resume(s, checkpoint);
@@ -130,7 +130,7 @@ static void other_ranks_see_what_a_rank_wrote(void **state)
     for (int k = 0; k < 2; k++) expect_states(both[k], last);
     for (int k = 0; k < 2 && round % 4 == 0; k++) brim_states_checkpointed(both[k]);
   }
-  copy = open_states(BRIM_STATES_COPY); /* of a rank on another host */
+  copy = open_states(BRIM_STATES_COPY); /* the copy of a rank on another host */
   resume(copy, last);
   expect_states(copy, last);
   brim_states_begin(copy, 1);

@@ -19,7 +19,7 @@ typedef struct expansion_case {
 } expansion_case;
 
 static const expansion_case cases[] = {
-    /* words without a sweep are one job */
+    /* Words without a sweep are one job. */
     {{"seed=1", "model=mlp"}, "seed=1 model=mlp\n", NULL},
     {{"l=[1,2]", "m={a: 1, b: 2}"}, "l=[1,2] m={a: 1, b: 2}\n", NULL},
     {{"name='a,b'"}, "name='a,b'\n", NULL},

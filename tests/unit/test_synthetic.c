@@ -220,7 +220,7 @@ static void inputs_of_clients_differ_as_leaf_says(void **state)
         mean[j] /= (double)count;
         within[j] += squares[j] - (double)count * mean[j] * mean[j];
       }
-      for (int j = 20; j < FEATURES; j++) centre += mean[j] / 40; /* where the noise is small */
+      for (int j = 20; j < FEATURES; j++) centre += mean[j] / 40; /* the last features, in which the noise is small */
       for (int j = 20; j < FEATURES; j++) between += (mean[j] - centre) * (mean[j] - centre) / 39 / CLIENTS;
       centres += centre * centre / CLIENTS;
       degrees += count - 1;
@@ -236,8 +236,8 @@ static void inputs_of_clients_differ_as_leaf_says(void **state)
   }
 }
 
-/* Neighbours mostly belong to one client with its own inputs and model, so they have the same class more often than
- * other samples, and all clients together have all classes. */
+/* Neighbours mostly belong to one client, which has inputs and a model of its own. So they have the same class more
+ * often than other samples do, and all clients together have all classes. */
 static void classes_differ_between_clients_and_follow_from_inputs(void **state)
 {
   dataset d = open_clients("1", "1"), again = open_clients("1", "1");
@@ -257,7 +257,7 @@ static void classes_differ_between_clients_and_follow_from_inputs(void **state)
     }
   }
   for (int k = 0; k < 10; k++) assert_true(seen[k]);
-  assert_true(alike > 1000); /* of 2857; with uniformly drawn classes, 286 */
+  assert_true(alike > 1000); /* of 2857 pairs; uniformly drawn classes would give 286 */
   dataset_destroy(&d);
   dataset_destroy(&again);
 }

@@ -58,7 +58,7 @@ static void saved_data_reads_back(void **state)
   brim_profile_close(p);
 }
 
-/* Each reads the file before the other writes it. */
+/* Both processes read the file before either of them writes it. */
 static void two_processes_keep_each_others_times(void **state)
 {
   char path[4096];
@@ -172,7 +172,7 @@ static void other_micro_batches_are_interpolated_and_extrapolated(void **state)
 static void untimed_shapes_are_guessed_from_their_operation_or_from_all(void **state)
 {
   brim_profile *p = open_at(NULL);
-  assert_near(predict(p, "conv2d N", 16, 1e-3, GUESSED), 1e-3); /* nothing is known: the common rates */
+  assert_near(predict(p, "conv2d N", 16, 1e-3, GUESSED), 1e-3); /* without any measurement, the common rates decide */
   brim_profile_add(p, "conv2d f32[N,1]", 16, 2e-3, 1e-3);
   brim_profile_add(p, "conv2d f32[N,2]", 16, 4e-3, 1e-3);
   brim_profile_add(p, "conv2d f32[N,3]", 16, 8e-3, 1e-3);
@@ -204,7 +204,7 @@ static void a_signature_is_the_same_in_other_layers_and_micro_batches(void **sta
   brim_signature_print(&large, large.graph->node[1], &b);
   assert_string_equal(brim_text_str(&a), "relu f32[N,8] > f32[N,8] 0 g16 t");
   assert_string_equal(brim_text_str(&b), brim_text_str(&a));
-  small.info.grain = 1; /* kernels may be chosen differently then */
+  small.info.grain = 1; /* a backend may choose other kernels then */
   brim_signature_print(&small, small.graph->node[0], &c);
   assert_string_not_equal(brim_text_str(&c), brim_text_str(&a));
   brim_text_release(&a);
@@ -222,7 +222,7 @@ static double predict_program(brim_profile *p, const brim_program *program, bool
   return out.seconds;
 }
 
-/* The time of a program run as a whole is known for one micro-batch, and scaled to others. */
+/* The time of a whole program was measured for one micro-batch, and is scaled to others. */
 static void programs_run_as_a_whole_take_a_fraction_of_the_sum(void **state)
 {
   brim_text name = {0};
@@ -243,7 +243,7 @@ static void programs_run_as_a_whole_take_a_fraction_of_the_sum(void **state)
   brim_profile_close(p);
 }
 
-/* A time that steps contradicted, and that a second measurement confirmed, is trusted. */
+/* If steps contradict a time but a second measurement confirms it, it is trusted. */
 static void doubtful_times_are_missing_until_measured_again(void **state)
 {
   char path[SCRATCH_PATH];
@@ -262,11 +262,11 @@ static void doubtful_times_are_missing_until_measured_again(void **state)
   assert_int_equal(brim_profile_open(path, &subject, &p), BRIM_OK);
   assert_true(brim_profile_lacks(p, "a", 1) && brim_profile_lacks(p, "b", 1));
   assert_false(brim_profile_lacks(p, "unused", 1));
-  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* the best known value until then */
+  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* the old value stays until then */
   brim_profile_add(p, "a", 1, 1.1e-3, 0);
   brim_profile_add(p, "b", 1, 2e-3, 0);
   assert_true(brim_profile_find(p, "a", 1)->sure && !brim_profile_find(p, "b", 1)->sure);
-  assert_int_equal(brim_profile_doubt(p), 2); /* b, and the unused one, which was used above */
+  assert_int_equal(brim_profile_doubt(p), 2); /* b, and `unused`, which was looked up above */
   assert_false(brim_profile_lacks(p, "a", 1));
   brim_profile_close(p);
 }

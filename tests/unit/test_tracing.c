@@ -30,7 +30,7 @@ static void nothing_is_recorded_unless_started(void **unused)
   (void)unused;
   uint64_t lost;
   assert_int_equal(brim_tracing_begin("x"), 0);
-  brim_tracing_start(); /* without room */
+  brim_tracing_start(); /* no memory was reserved for events */
   assert_false(brim_tracing_records());
   assert_int_equal(brim_tracing_reserve(4), BRIM_OK);
   brim_tracing_add(1, 2, BRIM_TRACING_PHASE, "x", 0);
@@ -91,7 +91,7 @@ static void *write_events(void *unused)
   return unused;
 }
 
-/* After stop() every event is whole, and no thread writes any more. */
+/* After stop() every event is complete, and no thread writes any more. */
 static void threads_write_until_stop(void **unused)
 {
   (void)unused;
@@ -133,7 +133,7 @@ static void clocks_are_found_within_their_error(void **unused)
       const brim_clock_offset found = offset_with(offsets[i], there, back, count);
       const int64_t wrong = found.nanoseconds - offsets[i];
       assert_true(wrong <= found.error && -wrong <= found.error);
-      if (count >= 2) assert_true(found.error <= 4500); /* the best exchange counts */
+      if (count >= 2) assert_true(found.error <= 4500); /* the best exchange decides */
     }
 }
 

@@ -127,7 +127,7 @@ static jitter jitter_of(const char *name)
   return strcmp(name, "saturation") == 0 ? brim_jitter_saturation : brim_jitter_hue;
 }
 
-/* The corner of 16 rows and 20 columns of a picture that is COLUMNS wide. */
+/* Copies the corner of 16 rows and 20 columns of a picture that is COLUMNS wide. */
 static void check_colours(const char *file, const uint8_t *picture, int channels)
 {
   static picture_lines lines;
@@ -312,7 +312,7 @@ static void parts_have_areas_and_ratios_in_range(void **state)
   assert_true(areas / 300 > 0.40 && areas / 300 < 0.50);
 }
 
-/* As in torchvision: the largest part in the middle. */
+/* As in torchvision, the crop is the largest part in the middle. */
 static void middle_is_taken_where_no_part_fits(void **state)
 {
   const double size[] = {64}, whole[] = {1, 1}, ratio[] = {2.9, 3};
@@ -381,7 +381,7 @@ static void rectangle_is_erased_in_some_samples(void **state)
 {
   made m = made_images(200, 1, 20, 30);
   brim_settings s = settings_of(NULL, 0);
-  const double one[] = {1}, mean[] = {-1}; /* so that nothing else is 0 */
+  const double one[] = {1}, mean[] = {-1}; /* so that only erased values are 0 */
   s.augment.erase_probability = 0.25;
   s.dataset.mean = (brim_list){mean, 1};
   s.dataset.std = (brim_list){one, 1};
@@ -409,7 +409,7 @@ static void rectangle_is_erased_in_some_samples(void **state)
   assert_true(erased > 30 && erased < 70);
 }
 
-/* 0.299, 0.587 and 0.114 of the means of red, green and blue. */
+/* The expected gray is 0.299, 0.587 and 0.114 of the means of red, green and blue. */
 static void gray_has_the_means_of_its_colours(void **state)
 {
   static const double mean[] = {0.458971}, std[] = {0.225609};

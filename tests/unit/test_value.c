@@ -180,7 +180,7 @@ static void lists_are_of_numbers(void **state)
   assert_true(accept(&list, "7").list.item[0] == 7);
 }
 
-/* The name stands for a number that cannot be written otherwise. */
+/* The name stands for a number that has no other spelling. */
 static void a_range_may_begin_with_a_name(void **state)
 {
   assert_int_equal(accept(&count_auto, "auto").count, -1);
@@ -211,7 +211,7 @@ static void shares_are_fractions_or_bytes_with_a_unit(void **state)
   check_share(&all_of_it.item[2], "x", "1", 1, 0);
   check_share(&all_of_it.item[3], "x", "z", 0, 1536);
   assert_int_equal(accept(&shares, "{}").shares.count, 0);
-  check_share(accept(&shares, "{a: {b: 1B}}").shares.item, "a", "b", 0, 1); /* the smallest share */
+  check_share(accept(&shares, "{a: {b: 1B}}").shares.item, "a", "b", 0, 1); /* the smallest possible share */
   check_share(accept(&shares, "{a: {b: 1e-9}}").shares.item, "a", "b", 1e-9, 0);
 }
 
@@ -239,7 +239,7 @@ static const struct {
     {&count_in, "513", "must be in [1,512], got 513"},
     {&count_auto, "0", "must be auto or in [1,64], got 0"},
     {&count_auto, "65", "must be auto or in [1,64], got 65"},
-    {&count_auto, "-1", "must be auto or in [1,64], got -1"}, /* the stored value of auto */
+    {&count_auto, "-1", "must be auto or in [1,64], got -1"}, /* -1 is how auto is stored */
     {&count_auto, "x", "must be auto or an integer, got x"},
     {&count_auto, "aut", "must be auto or an integer, got aut"},
     {&count_auto, "automatic", "must be auto or an integer, got automatic"},
@@ -332,7 +332,7 @@ static void errors_of_types(void **state)
     memcpy(&before, &out, sizeof out);
     assert_int_equal(parse(refused[i].row, refused[i].yaml, &out, &problem), BRIM_ECONFIG);
     assert_string_equal(problem.s, refused[i].want);
-    assert_memory_equal(&out, &before, sizeof out); /* unchanged after an error */
+    assert_memory_equal(&out, &before, sizeof out); /* an error leaves it unchanged */
   }
   brim_text_release(&problem);
 }

@@ -35,10 +35,10 @@ static void test_the_choice_moves_and_stays_with_its_run(void **state)
   assert_string_equal(chosen_name(&view, look), "gpt2-medium");
   type(&view, look, "k");
   assert_string_equal(chosen_name(&view, look), "vit-b-mixup");
-  type(&view, look, "sssss"); /* by another order, the same run */
+  type(&view, look, "sssss"); /* in another order, the same run stays selected */
   assert_string_equal(chosen_name(&view, look), "vit-b-mixup");
   brim_view_key(&view, look, BRIM_KEY_END);
-  brim_view_key(&view, look, BRIM_KEY_DOWN); /* no further */
+  brim_view_key(&view, look, BRIM_KEY_DOWN); /* the selection stays at the end */
   brim_view_key(&view, look, BRIM_KEY_HOME);
   brim_view_key(&view, look, BRIM_KEY_PAGE_DOWN);
   brim_view_key(&view, look, BRIM_KEY_PAGE_UP);
@@ -55,7 +55,7 @@ static void test_filter_mine_and_sort(void **state)
   brim_view view = {0};
   size_t list[64];
   type(&view, look, "/VIT");
-  assert_int_equal(brim_view_list(&view, look, list), 3); /* two by name, one by model and name */
+  assert_int_equal(brim_view_list(&view, look, list), 3); /* two match by name, one by model and name */
   type(&view, look, "\n");
   assert_int_equal(view.question, BRIM_VIEW_NO_QUESTION);
   type(&view, look, "/x");
@@ -63,7 +63,7 @@ static void test_filter_mine_and_sort(void **state)
   brim_view_key(&view, look, BRIM_KEY_ERASE);
   assert_int_equal(brim_view_list(&view, look, list), look->runs);
   brim_view_key(&view, look, BRIM_KEY_ESCAPE);
-  assert_string_equal(view.filter, "VIT"); /* as before */
+  assert_string_equal(view.filter, "VIT"); /* the filter stays as before */
   brim_view_key(&view, look, BRIM_KEY_ESCAPE);
   assert_string_equal(view.filter, "");
   type(&view, look, "m");
@@ -107,10 +107,10 @@ static void test_an_interrupt_needs_an_answer_and_a_run_of_mine(void **state)
     assert_string_equal(view.message, "not interrupted");
   }
   assert_int_equal(type(&view, look, "iy"), BRIM_VIEW_INTERRUPT);
-  type(&view, look, "jji"); /* bob's */
+  type(&view, look, "jji"); /* the run belongs to bob */
   assert_int_equal(view.question, BRIM_VIEW_NO_QUESTION);
   assert_string_equal(view.message, "only your own runs on this host can be interrupted");
-  type(&view, look, "Gi"); /* it was killed */
+  type(&view, look, "Gi"); /* the run was killed */
   assert_int_equal(view.question, BRIM_VIEW_NO_QUESTION);
   assert_string_equal(view.message, "this run has ended");
   view.is_fixed = true;
@@ -151,7 +151,7 @@ static void test_no_key_and_no_size_breaks_any_look(void **state)
       brim_cells_init(&cells, turn * 7 % 211, turn * 5 % 61, turn % 3 > 0);
       brim_picture_draw(look, &view, &cells);
       for (int j = 0; j < cells.columns * cells.rows; j++)
-        assert_true(cells.cell[j].glyph == 0 || cells.cell[j].glyph >= ' '); /* nothing that moves a cursor */
+        assert_true(cells.cell[j].glyph == 0 || cells.cell[j].glyph >= ' '); /* no character moves the cursor */
       brim_cells_release(&cells);
       brim_view_key(&view, look, keys[turn % (int)(sizeof keys / sizeof keys[0])]);
     }
@@ -171,9 +171,10 @@ static void test_text_of_strangers_in_cells(void **state)
   brim_cells_put(&cells, 0, 0, 10, BRIM_PAINT_PLAIN, "\033[2J\a\n\x7f"); /* control characters */
   brim_cells_put(&cells, 1, 0, 10, BRIM_PAINT_PLAIN, turned);
   brim_cells_put(&cells, 2, 0, 10, BRIM_PAINT_PLAIN, "\xff\xc3(");  /* not UTF-8 */
-  brim_cells_put(&cells, 3, 0, 10, BRIM_PAINT_PLAIN, "0123456789"); /* just fits */
+  brim_cells_put(&cells, 3, 0, 10, BRIM_PAINT_PLAIN, "0123456789"); /* the text just fits */
   brim_cells_put(&cells, 4, 0, 10, BRIM_PAINT_PLAIN, "0123456789a");
-  brim_cells_put(&cells, 5, 0, 6, BRIM_PAINT_PLAIN, "\u6f22\u5b57\u6f22\u5b57"); /* half of one does not fit */
+  /* Half of a wide character does not fit. */
+  brim_cells_put(&cells, 5, 0, 6, BRIM_PAINT_PLAIN, "\u6f22\u5b57\u6f22\u5b57");
   brim_cells_put(&cells, 6, 8, 99, BRIM_PAINT_PLAIN, "abc");
   brim_cells_put(&cells, 99, 0, 10, BRIM_PAINT_PLAIN, "outside");
   brim_cells_put_right(&cells, 7, 0, 10, BRIM_PAINT_PLAIN, "right");
@@ -186,7 +187,7 @@ static void test_text_of_strangers_in_cells(void **state)
   brim_cells_release(&cells);
 }
 
-/* The relative luminance of a colour of the cube or the greys, as WCAG 2 defines it. */
+/* Returns the relative luminance, as WCAG 2 defines it, of a colour of the cube or the greys. */
 static double luminance(int color)
 {
   int level[3];

@@ -183,7 +183,8 @@ static void shards_that_are_not_those_of_the_index_are_refused(void **state)
   write_shard(scratch("mixed/1.safetensors"), "b", NULL);
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has no tensor 'a'");
-  write_shard(scratch("mixed/1.safetensors"), "a", "c"); /* c is in both files, in the index only in the other */
+  /* Both files have c, but the index lists it only for the other. */
+  write_shard(scratch("mixed/1.safetensors"), "a", "c");
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has a tensor 'c' that");
 }
@@ -381,7 +382,8 @@ static void a_tied_tensor_that_differs_is_refused(void **state)
   brim_weights_close(w);
 }
 
-/* The model needs twelve blocks, the file has six; the head has another number of classes; a mask is an integer. */
+/* The model needs twelve blocks, but the file has six. The head has another number of classes, and a mask has
+ * integers. */
 static void all_mismatches_are_reported_together(void **state)
 {
   char name[12][2][32];
@@ -434,7 +436,7 @@ static void a_new_head_is_suggested_and_kept(void **state)
   assert_non_null(strstr(brim_text_str(&text), "; head.weight and head.bias keep their initial values"));
   brim_text_release(&text);
   brim_weights_close(w);
-  write_made(scratch("head.safetensors"), list, 1, NULL); /* missing altogether */
+  write_made(scratch("head.safetensors"), list, 1, NULL); /* the file has no such tensor */
   assert_int_equal(open_for(&m, scratch("head.safetensors"), "auto", "", &w), BRIM_ELOAD);
   assert_error("model.weights_except='head.*'");
   assert_int_equal(open_for(&m, scratch("head.safetensors"), "auto", "head.*", &w), BRIM_OK);

@@ -127,7 +127,7 @@ static void impossible_upsampling_is_explained(void **state)
                  "upsample2d: align_corners needs BRIM_UPSAMPLE_LINEAR");
 }
 
-/* The message speaks of one dimension, like the call. */
+/* The message has only one dimension, like the call. */
 static void a_convolution_of_one_dimension_is_explained_as_one(void **state)
 {
   assert_refused(brim_conv1d(graph, "c", image, 4, (brim_conv1d_options){.kernel = 3}),

@@ -97,7 +97,7 @@ static void aliases_are_copies(void **state)
   assert_string_equal(brim_yaml_get_path(root, "e")->scalar, "2");
 }
 
-/* Text, and the error for it. */
+/* Texts, and the errors for them. */
 static const struct {
   const char *text, *want;
 } refused[] = {
@@ -165,9 +165,9 @@ static void nesting_goes_64_deep(void **state)
   check_refused(text.s, text.length, "nested deeper than 64\n  f.yaml:1:65");
   nest(&text, "{a: ", "1", "}", 64);
   parse(text.s);
-  nest(&text, "[", "x", "]", 10000); /* must be fast and need little stack */
+  nest(&text, "[", "x", "]", 10000); /* reading must be fast and need little stack */
   check_refused(text.s, text.length, "nested deeper than 64\n  f.yaml:1:65");
-  brim_text_clear(&text); /* deep through an alias */
+  brim_text_clear(&text); /* an alias makes it deep */
   brim_text_add(&text, "a: &x ");
   for (int i = 0; i < 40; i++) brim_text_add(&text, "[");
   for (int i = 0; i < 40; i++) brim_text_add(&text, "]");
@@ -186,14 +186,14 @@ static void nesting_goes_64_deep(void **state)
 static void documents_hold_10000_nodes(void **state)
 {
   brim_text text = {0};
-  for (int i = 0; i < 9999; i++) brim_text_add(&text, "- 1\n"); /* and the list itself */
+  for (int i = 0; i < 9999; i++) brim_text_add(&text, "- 1\n"); /* the list is one node too */
   parse(text.s);
   brim_text_add(&text, "- 1\n");
   check_refused(text.s, text.length, "more than 10000 nodes\n  f.yaml:10000:3");
   brim_text_clear(&text);
-  for (int i = 0; i < 5000; i++) brim_text_printf(&text, "k%d: 1\n", i); /* keys count */
+  for (int i = 0; i < 5000; i++) brim_text_printf(&text, "k%d: 1\n", i); /* keys count as nodes */
   check_refused(text.s, text.length, "more than 10000 nodes\n  f.yaml:5000:8");
-  brim_text_clear(&text); /* a billion laughs */
+  brim_text_clear(&text); /* the attack "a billion laughs": aliases that expand exponentially */
   brim_text_add(&text, "a: &a [x, x, x, x, x, x, x, x, x]\n");
   for (int c = 'b'; c <= 'i'; c++)
     brim_text_printf(&text, "%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c - 1, c - 1, c - 1, c - 1,
@@ -250,7 +250,7 @@ static void values_of_words_have_the_words_origin(void **state)
   assert_string_equal(brim_error_text(), "duplicate key 'a'\n  command line, argument 3: l=[1, {a: 2}]");
 }
 
-/* Text, and its printed form after reading. */
+/* Texts, and how they are printed after reading. */
 static const struct {
   const char *text, *want;
 } printed[] = {

@@ -19,8 +19,8 @@ typedef struct gpu {
   const char *id, *name;
   int version;               /* 900: compute capability 9.0 */
   int processors;            /* multiprocessors */
-  int shared_bytes;          /* that a block may opt in to */
-  int threads, blocks;       /* maximum of a multiprocessor */
+  int shared_bytes;          /* shared memory that a block may opt in to */
+  int threads, blocks;       /* per multiprocessor, at most */
   int clock_khz, memory_khz; /* clock rates */
   int cache_bytes;           /* L2 */
   long long memory_bytes;
@@ -36,10 +36,10 @@ static const gpu gpus[] = {
     {"rtx5090", "NVIDIA GeForce RTX 5090", 1200, 170, 101376, 1536, 24, 2407000, 14001000, 96 * MIB, 31 * GIB},
 };
 
-static const gpu *chosen; /* from DEVICELESS, when a handle is made */
+static const gpu *chosen; /* set from DEVICELESS when a handle is made */
 static cudnnBackendDescriptor_t properties;
 
-BRIM_EXPORT extern uint64_t deviceless_graphs, deviceless_products; /* described so far */
+BRIM_EXPORT extern uint64_t deviceless_graphs, deviceless_products; /* number described so far */
 uint64_t deviceless_graphs, deviceless_products;
 
 /* ---- the device ---- */
@@ -54,7 +54,7 @@ static const gpu *choose(void)
 
 brim_status deviceless_library_open(cuda_backend *b);
 
-/* The emulated runtime reports another device to the backend than the libraries are asked for. */
+/* The emulated runtime reports to the backend a device that differs from the GPU that DEVICELESS names. */
 brim_status cuda_library_open(cuda_backend *b)
 {
   chosen = choose();
@@ -88,7 +88,7 @@ cudnnStatus_t deviceless_dnn_set_stream(cudnnHandle_t handle, cudaStream_t strea
 cudnnStatus_t deviceless_dnn_set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                                  cudnnBackendAttributeType_t type, int64_t count, const void *values);
 
-/* The device's properties, for a handle. */
+/* Sets the device's properties instead of a handle. */
 cudnnStatus_t deviceless_dnn_create(cudnnHandle_t *handle)
 {
   char text[1024];
@@ -116,8 +116,8 @@ static cudnnStatus_t set_properties(cudnnBackendDescriptor_t of, cudnnBackendAtt
   return cudnnBackendSetAttribute(of, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &properties);
 }
 
-/* Every descriptor with a handle gets the properties, and so does the one that suggests engines, which would use its
- * graph's handle. */
+/* An execution plan gets the device's properties instead of a handle. So does the descriptor that suggests engines,
+ * because it would otherwise use its graph's handle. */
 cudnnStatus_t deviceless_dnn_set(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                                  cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
@@ -152,7 +152,7 @@ cublasStatus_t deviceless_blas_destroy(cublasLtHandle_t handle)
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* A matrix as the library stores it: by columns. */
+/* A matrix as the library stores it, column by column. */
 typedef struct matrix {
   uint32_t type;
   uint64_t rows, columns;
@@ -166,7 +166,7 @@ static bool get(cublasLtMatrixLayout_t of, cublasLtMatrixLayoutAttribute_t name,
   return cublasLtMatrixLayoutGetAttribute(of, name, value, size, &written) == CUBLAS_STATUS_SUCCESS && written == size;
 }
 
-/* transposed: in the product's view. */
+/* `transposed`: the product reads the matrix transposed. */
 static bool read_matrix(cublasLtMatrixLayout_t of, bool transposed, matrix *m)
 {
   if (!get(of, CUBLASLT_MATRIX_LAYOUT_TYPE, &m->type, sizeof m->type) ||
@@ -197,7 +197,7 @@ static bool read_turns(cublasLtMatmulDesc_t operation, bool turn[2])
   return true;
 }
 
-/* One algorithm for three matrices if the third can be the product of the others; else none. */
+/* Suggests one algorithm if the third matrix can be the product of the others, else none. */
 cublasStatus_t deviceless_blas_suggest(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                        cublasLtMatrixLayout_t first, cublasLtMatrixLayout_t second,
                                        cublasLtMatrixLayout_t added, cublasLtMatrixLayout_t out,

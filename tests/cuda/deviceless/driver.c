@@ -2,7 +2,7 @@
  * loaded module is a dummy handle, and every other call is refused. */
 #include <cuda.h>
 
-static int loaded; /* stands for each library and each of its kernels */
+static int loaded; /* dummy handle of every library and kernel */
 
 CUresult cuDriverGetVersion(int *version)
 {

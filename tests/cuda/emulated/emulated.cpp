@@ -25,8 +25,8 @@ emulated_report (*emulated_observer)(uint32_t kind);
 
 namespace
 {
-/* With EMULATED_ILLEGAL=<n> the n-th kernel from then on (from 0) accesses an illegal address: as on a real device,
- * every call that waits reports it from then on. Without the variable the device works again. */
+/* EMULATED_ILLEGAL=<n>: the n-th kernel after the variable is set (from 0) accesses an illegal address. As on a real
+ * device, every call that waits then reports the error. Without the variable the device works again. */
 int64_t kernels_until_illegal = -1;
 bool is_broken;
 
@@ -49,10 +49,11 @@ bool is_illegal()
 
 /* ---- streams ---- */
 
-/* Work waits in its stream until something waits for it, so work that lacks an event runs too late and gives wrong
- * results. With EMULATED_STREAMS=copies, streams without kernels run their work at once, so work that lacks an event
- * runs too early; with EMULATED_STREAMS=<seed>, each stream makes random progress whenever any gets more work. Work
- * returns whether it is done; if not, it is called again. */
+/* By default a stream runs its work only when something waits for it, so work that other work should wait for, but does
+ * not, runs too late and gives wrong results. With EMULATED_STREAMS=copies, streams without kernels run their work at
+ * once, so work that should wait runs too early. With EMULATED_STREAMS=<seed>, every stream makes random progress
+ * whenever one of them gets more work. A piece of work returns whether it is done; if not, the stream calls it
+ * again. */
 typedef std::function<bool()> work;
 struct CUgraph_st {
   std::vector<work> node;
@@ -80,7 +81,8 @@ namespace
 {
 std::map<const char *, size_t> pinned; /* start and bytes */
 uint64_t device_bytes_total = (uint64_t)1 << 30, device_bytes_used[DEVICES_MAX];
-thread_local int chosen_device = -1; /* of this thread; its number among all devices, not only the visible ones */
+thread_local int chosen_device =
+    -1; /* this thread's device, by its number among all devices, not only the visible ones */
 struct allocation {
   size_t bytes;
   int device;
@@ -128,7 +130,7 @@ std::vector<int> visible_devices()
   return visible;
 }
 
-/* A thread begins with the first device, whatever other threads have chosen. */
+/* A thread begins with the first device, even if other threads have chosen another one. */
 int current_device()
 {
   if (chosen_device >= 0) return chosen_device;
@@ -136,7 +138,7 @@ int current_device()
   return visible.empty() ? 0 : visible[0];
 }
 
-/* False: an earlier item cannot be finished yet. */
+/* Returns false if an earlier item cannot be finished yet. */
 bool run_until(cudaStream_t s, uint64_t position)
 {
   for (; s->done < position; s->done++) {
@@ -170,7 +172,8 @@ void wait_until(hold &held, cudaStream_t s, uint64_t position)
   }
 }
 
-/* Other ranks wait for work of this rank's device, also while its host waits for something else. */
+/* Other ranks wait for work of this rank's device even while its host waits for something else, so a thread advances
+ * the streams. */
 class background
 {
   std::thread thread;
@@ -444,7 +447,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 }
 cudaError_t cudaFree(void *p)
 {
-  if (!p) return getenv("EMULATED_FULL") ? cudaErrorMemoryAllocation : cudaSuccess; /* it makes a context */
+  if (!p) return getenv("EMULATED_FULL") ? cudaErrorMemoryAllocation : cudaSuccess; /* this call makes a context */
   const hold held = enter();
   if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
   auto found = allocated.find(p);
@@ -625,7 +628,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s)
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t)
 {
-  if (getenv("EMULATED_LATE")) return cudaErrorMemoryAllocation; /* no room besides the arena */
+  if (getenv("EMULATED_LATE")) return cudaErrorMemoryAllocation; /* nothing fits beside the arena */
   graph->bytes = takes("node") * graph->node.size();
   device_bytes_used[current_device()] += graph->bytes;
   return cudaSuccess;

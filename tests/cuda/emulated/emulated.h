@@ -8,8 +8,8 @@
  *
  * A barrier that not all threads reach, lanes that wait for one that has ended, and an address that is not a multiple
  * of its type's alignment (-fsanitize=alignment) end the program with a message. Calls that CUDA refuses while a stream
- * is captured fail, and so does the capture. Streams run their work as late as their order and events allow, or
- * otherwise with EMULATED_STREAMS (emulated.cpp). Not emulated: caches, memory consistency, speed. */
+ * is captured fail, and so does the capture. Streams run their work as late as their order and events allow;
+ * EMULATED_STREAMS changes that (emulated.cpp). Not emulated: caches, memory consistency, speed. */
 #ifndef EMULATED_H
 #define EMULATED_H
 #include <cuda_runtime_api.h>
@@ -47,11 +47,11 @@ typedef struct emulated_thread {
 #define EMULATED_SHARED_BYTES_MAX (227 << 10)
 
   enum emulated_state state;
-  /* at a warp's exchange: */
+  /* used when the lanes of a warp exchange values: */
   unsigned mask;
   int source; /* the lane to read; -1: a vote */
   uint64_t given, taken;
-  struct emulated_fiber *fiber; /* since it began */
+  struct emulated_fiber *fiber; /* the fiber that runs it, once it has begun */
 } emulated_thread;
 extern emulated_thread *emulated_self;
 extern uint3 emulated_block_index;
@@ -68,17 +68,18 @@ extern "C" BRIM_EXPORT uint64_t emulated_kernels;
 brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::function<void()> &body);
 /* Puts other work into a stream. */
 void emulated_enqueue(cudaStream_t stream, std::function<void()> work);
-/* The same for work that may have to wait for another process: it is called again until it returns true. Once there is
- * such work, a thread advances the streams while the host is busy elsewhere, as a device does. */
+/* Puts work into a stream that may have to wait for another process: the stream calls it again until it returns true.
+ * Once there is such work, a thread advances the streams while the host is busy elsewhere, as a device does. */
 void emulated_enqueue_until(cudaStream_t stream, std::function<bool()> work);
-/* Takes the memory of a library, or of a communicator's connections, on the chosen device: see EMULATED_TAKES. */
+/* Allocates on the chosen device the memory that a library or a communicator's connections take; see EMULATED_TAKES. */
 void emulated_load_library();
 void emulated_connect(bool begins);
 /* Runs a kernel now (emulated_threads.cpp). */
 void emulated_run_grid(const cuda_geometry &g, const std::function<void()> &body);
 void *cuda_dynamic_shared();
 void __syncthreads();
-/* Each lane of the mask gives a value and receives that of lane `source` (a vote: a bit of each lane's value). */
+/* Each lane of the mask gives a value and receives the value of lane `source`. In a vote it receives one bit of each
+ * lane's value. */
 uint64_t emulated_exchange(unsigned mask, uint64_t given, int source);
 
 static inline int emulated_lane()
@@ -189,7 +190,7 @@ static inline void sincospi(double x, double *sine, double *cosine)
   *sine = sin(angle);
   *cosine = cos(angle);
 }
-/* glibc has internal functions of these names. */
+/* glibc has internal functions with these names. */
 #define __expf expf
 #define __logf logf
 #define __powf powf
@@ -203,7 +204,7 @@ static inline float __fmaf_rn(float a, float b, float c)
 {
   return fmaf(a, b, c);
 }
-/* Rounded separately, even by a compiler that contracts as nvcc does. */
+/* The product and the sum are rounded separately, even if the compiler contracts expressions as nvcc does. */
 static inline float __fmul_rn(float a, float b)
 {
   volatile float product = a * b;

@@ -1,6 +1,6 @@
 /* CUPTI for the emulated device: the functions that the backend uses, with NVIDIA's own records. On LD_LIBRARY_PATH it
- * replaces a real one. Its clock has another origin and runs faster than the host's. Pages are taken to be small, so
- * that a trace has many. EMULATED_CUPTI has faults, for example "refuse=35 lose=10":
+ * replaces a real one. Its clock has another origin and runs faster than the host's. Its pages are small, so that a
+ * trace has many. EMULATED_CUPTI has faults, for example "refuse=35 lose=10":
  *
  *     refuse=35    cuptiActivityEnable of kernels fails with this result
  *     flush=999    cuptiActivityFlushAll fails with this result
@@ -59,7 +59,7 @@ uint8_t *page;
 size_t page_bytes, used, lost, records, kernels;
 uint32_t calls;
 
-/* The value of a fault; 0: none. */
+/* Returns the value of a fault; 0: EMULATED_CUPTI does not have it. */
 unsigned fault(const char *name)
 {
   const char *text = getenv("EMULATED_CUPTI"), *found = text ? strstr(text, name) : nullptr;
@@ -108,7 +108,7 @@ template <typename T> void write_work(uint32_t kind, uint32_t call, uint64_t beg
   write(record);
 }
 
-/* A call of the runtime that starts work, and the work itself. */
+/* Records a call of the runtime that starts work, and the work itself. */
 emulated_report observe(uint32_t kind)
 {
   const std::lock_guard<std::mutex> held(lock);
@@ -165,7 +165,7 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
   if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && fault("refuse")) return (CUptiResult)fault("refuse");
   const std::lock_guard<std::mutex> held(lock);
   enabled.insert(kind);
-  /* Without the records of calls there are no links. */
+  /* Starts to observe once the records of calls, which links need, are enabled too. */
   if (enabled.size() == 6) emulated_observer = observe;
   return CUPTI_SUCCESS;
 }

@@ -14,7 +14,7 @@ struct cuda_dnn_plan {
 
 namespace
 {
-enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there */
+enum { SCRATCH_BYTES = 1000 }; /* overwritten, so that values kept there by mistake are detected */
 
 /* A tensor of four dimensions as floats, channels last whatever its layout in memory. */
 struct tensor {

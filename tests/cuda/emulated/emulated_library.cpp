@@ -1,5 +1,5 @@
-/* Stands in for the libraries' handles; emulated_product.cpp and emulated_dnn.cpp compute. The device profile is read,
- * but there is nothing to choose. */
+/* Stands in for the libraries' handles; emulated_product.cpp and emulated_dnn.cpp compute. It reads the device profile,
+ * but has no algorithms to choose from. */
 #include "kernel.cuh"
 #include "libraries/profile.h"
 extern "C" {

@@ -1,6 +1,6 @@
-/* Tensor cores on the emulated device: the instructions of mma.cuh. The lanes of a warp put their parts into an
- * array, wait for each other, and read. The next instruction uses another array, so no lane waits for the others to
- * have read: none gets to the instruction after that before. */
+/* Tensor cores on the emulated device: the instructions of mma.cuh. The lanes of a warp put their parts into an array,
+ * wait for each other, and read. The next instruction uses the other array, so no lane has to wait until the others
+ * have read: no lane can reach the instruction that reuses the first array before then. */
 #ifndef EMULATED_MMA_H
 #define EMULATED_MMA_H
 #include <vector>

@@ -1,5 +1,5 @@
 /* NCCL between processes of this host with emulated devices: the functions that the communicator calls, in place of
- * libnccl.so.2. Ranks share memory that rank 0 makes; it has no name, so nothing is left of it when they end.
+ * libnccl.so.2. Ranks share memory that rank 0 makes. The memory has no name, so it disappears when the ranks end.
  *
  * A collective is work of a stream. It goes through the buffer in rounds: every rank puts a chunk of its buffer into
  * its slot, and when all have, takes its part from the slots. So it ends when the last rank's device has reached it,
@@ -37,7 +37,7 @@ namespace
 {
 struct place {
   char host[64]; /* ranks with the same NCCL_HOSTID appear to be on the host of that name */
-  int device;    /* its place on the bus */
+  int device;    /* its number on the bus */
   std::atomic<uint32_t> is_attached, is_finished;
   std::atomic<uint64_t> posted, taken; /* rounds */
   uint32_t kind, dtype;                /* of the collective in the round posted last */
@@ -147,7 +147,7 @@ void take_part(const ncclComm *c, const collective *what, size_t from, size_t by
   const bool has_parts = what->kind == BRIM_REDUCE_SCATTER || what->kind == BRIM_ALL_GATHER;
   const int owner = has_parts ? owner_of(c, what, what->at + from) : 0;
   if (what->kind == BRIM_REDUCE_SCATTER && owner != c->rank)
-    memset(to + from, 0xFF, bytes); /* undefined: here NaN */
+    memset(to + from, 0xFF, bytes); /* undefined in NCCL; NaN here */
   else if (what->kind == BRIM_ALL_GATHER)
     memcpy(to + from, c->all->slot[owner] + from, bytes);
   else if (what->kind == BRIM_BROADCAST)
@@ -169,7 +169,7 @@ void take(const ncclComm *c, const collective *what, size_t bytes)
   }
 }
 
-/* One round. False: other ranks are not there yet. */
+/* Runs one round. Returns false if other ranks have not reached it yet. */
 bool make_round(ncclComm *c, collective *what, size_t bytes)
 {
   place &own = c->all->rank[c->rank];
@@ -194,10 +194,10 @@ bool make_round(ncclComm *c, collective *what, size_t bytes)
   return true;
 }
 
-/* Work of a stream. */
+/* Runs a collective as work of a stream. */
 bool advance(ncclComm *c, collective *what)
 {
-  if (what->buffer == nullptr) return c->is_aborted; /* made to hang */
+  if (what->buffer == nullptr) return c->is_aborted; /* EMULATED_NCCL makes it hang */
   for (; what->at < what->bytes && !c->is_aborted; what->at += CHUNK_BYTES)
     if (!make_round(c, what, std::min(CHUNK_BYTES, what->bytes - what->at))) return false;
   return true;
@@ -213,7 +213,8 @@ ncclResult_t begin(ncclComm *c, uint32_t kind, const void *from, void *to, size_
   collective what = {kind, dtype, all, bytes, 0, false};
   if (kind == BRIM_REDUCE_SCATTER || kind == BRIM_ALL_GATHER) what.bytes *= ranks;
   const void *const part = kind == BRIM_ALL_GATHER ? from : kind == BRIM_REDUCE_SCATTER ? to : nullptr;
-  if (c->pending || (part ? part != all + own : from != to)) return ncclInvalidUsage; /* brim's are in place */
+  if (c->pending || (part ? part != all + own : from != to))
+    return ncclInvalidUsage; /* brim's collectives work in place */
   if (is_injected(c, "die")) raise(SIGKILL);
   if (is_injected(c, "start")) return ncclUnhandledCudaError;
   if (is_injected(c, "lost")) c->is_lost = true;
@@ -314,7 +315,7 @@ ncclResult_t finalize(ncclComm_t c)
   return ncclInProgress;
 }
 
-/* Work of streams may still check whether it was aborted, so the communicator stays. */
+/* Work in a stream may still check whether the communicator was aborted, so its memory stays. */
 ncclResult_t destroy(ncclComm_t c)
 {
   c->is_aborted = true;

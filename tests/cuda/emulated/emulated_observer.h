@@ -9,8 +9,9 @@ extern "C" {
 #include "cupti.h"
 }
 
-/* Called for each kernel, copy and memset outside of graphs by the thread that starts it, with its kind of CUPTI's. The
- * result is called when it has run, with nanoseconds of CLOCK_MONOTONIC. NULL: nothing is observed. */
+/* The thread that starts a kernel, copy or memset outside of graphs calls this function with CUPTI's kind of the work.
+ * The returned function is called when the work has run, with times in nanoseconds of CLOCK_MONOTONIC. NULL: nothing is
+ * observed. */
 typedef std::function<void(uint64_t begin, uint64_t end)> emulated_report;
 extern "C" BRIM_EXPORT emulated_report (*emulated_observer)(uint32_t kind);
 #endif

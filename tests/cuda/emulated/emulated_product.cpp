@@ -15,7 +15,7 @@ struct cuda_product_plan {
 
 namespace
 {
-enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there */
+enum { SCRATCH_BYTES = 1000 }; /* overwritten, so that values kept there by mistake are detected */
 
 float apply(enum cuda_function function, float x)
 {

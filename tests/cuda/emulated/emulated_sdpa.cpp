@@ -1,8 +1,8 @@
 /* Plain loops in place of cuDNN's attention; see sdpa.h. EMULATED_REFUSES=attention: behaves like a library that has
  * none, so that the backend's own kernels are tested.
  *
- * Numbers are rounded where the library rounds: factors of matrix products have the type of q, and so has y in the
- * gradients, from which delta is computed. */
+ * Numbers are rounded where the library rounds them: the factors of matrix products have the type of q. In the
+ * gradients, delta is computed from y in that type too. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct cuda_sdpa_plan {
 
 namespace
 {
-enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there */
+enum { SCRATCH_BYTES = 1000 }; /* overwritten, so that values kept there by mistake are detected */
 
 /* The numbers of each head in turn: [N,heads,length,D]. */
 struct heads {
@@ -130,7 +130,7 @@ void attend_back(const cuda_sdpa &a, const cuda_sdpa_values &o)
   dv.give(a.N, o.dv);
 }
 
-/* A part of the samples, if there are several: the greatest divisor of N. */
+/* Returns the number of samples that one call processes: the greatest divisor of N below N, or 1. */
 int64_t samples_of(int64_t N)
 {
   int64_t samples = N > 1 ? N / 2 : N;
@@ -138,7 +138,8 @@ int64_t samples_of(int64_t N)
   return samples;
 }
 
-/* As in cuDNN: heads of a multiple of 8, every query sees a key, and more than a single pair. */
+/* Refuses the cases that cuDNN refuses: head sizes that are not multiples of 8, queries that see no key, and a single
+ * pair of query and key. */
 bool refuses(const cuda_sdpa &a)
 {
   if (a.D % 8 != 0 || (a.causal && a.T > a.S) || (a.T == 1 && a.S == 1)) return true;

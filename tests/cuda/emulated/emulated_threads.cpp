@@ -9,15 +9,15 @@
 
 #include "emulated.h"
 
-#define STACK_BYTES (256 << 10) /* with room for copies of a kernel's arguments, 32 KiB */
+#define STACK_BYTES (256 << 10) /* enough for copies of a kernel's arguments, 32 KiB */
 #define WARPS_MAX (EMULATED_THREADS_MAX / CUDA_WARP)
 
 emulated_thread *emulated_self;
 uint3 emulated_block_index;
 dim3 emulated_block_size, emulated_grid_size;
 
-/* A stack, and the place to continue. A waiting thread has a stack of its own until it ends; threads that never wait
- * run one after another on the same one. */
+/* A stack, and the place where its thread continues. A waiting thread keeps its stack until it ends; threads that never
+ * wait run one after another on the same stack. */
 typedef void *jump[5];
 struct emulated_fiber {
   jump at;
@@ -30,7 +30,7 @@ namespace
 {
 emulated_thread threads[EMULATED_THREADS_MAX];
 emulated_fiber fibers[EMULATED_THREADS_MAX], scheduler, *running;
-std::vector<emulated_fiber *> idle; /* fibers without a thread */
+std::vector<emulated_fiber *> idle; /* fibers that run no thread */
 const std::function<void()> *kernel_body;
 unsigned alive, at_barrier;
 alignas(16) char dynamic_shared[EMULATED_SHARED_BYTES_MAX];
@@ -55,8 +55,8 @@ warp *current;
 
 void fiber_main();
 
-/* Returns when something jumps to `from`. C's own functions make a system call (swapcontext) or check for foreign
- * stacks (longjmp); the compiler's jumps are a few instructions. */
+/* Jumps to another fiber, and returns when something jumps back to `from`. C's own functions make a system call
+ * (swapcontext) or check for foreign stacks (longjmp); the compiler's jumps are a few instructions. */
 [[gnu::noinline]] void jump_to(emulated_fiber *from, emulated_fiber *to)
 {
   if (__builtin_setjmp(from->at) != 0) return;
@@ -88,8 +88,8 @@ emulated_fiber *next_fiber()
   return &scheduler;
 }
 
-/* Threads pass the turn to each other, not through the scheduler: half the jumps, and the processor predicts the
- * returns that follow, as the threads of a warp mostly wait in the same place. */
+/* Threads pass the turn directly to each other, which takes half as many jumps as through the scheduler. The processor
+ * also predicts the following returns, because the threads of a warp mostly wait in the same place. */
 void pass_turn()
 {
   emulated_fiber *self = running;
@@ -171,7 +171,7 @@ void make_order(unsigned count)
   shuffle(warp_order, warp_count);
 }
 
-/* Runs until all of its threads wait at a barrier or for lanes that do not come, or have ended. */
+/* Runs a warp until each of its threads waits at a barrier, waits for lanes that do not come, or has ended. */
 bool run_warp(warp *w)
 {
   current = w;

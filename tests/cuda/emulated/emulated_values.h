@@ -1,4 +1,5 @@
-/* Shared by the loops in the libraries' places: values of any type, and the operations that a test has them refuse. */
+/* Shared by the loops that replace the libraries: values of any type, and the operations that a test makes them
+ * refuse. */
 #ifndef EMULATED_VALUES_H
 #define EMULATED_VALUES_H
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static inline void emulated_store(uint32_t type, void *p, int64_t i, float value
 {
   CUDA_WITH_TYPE(type, T, cuda_store(static_cast<T *>(p) + i, value));
 }
-/* True if EMULATED_REFUSES contains this. */
+/* Returns true if EMULATED_REFUSES contains this name. */
 static inline bool emulated_refuses(const char *what)
 {
   const char *refused = getenv("EMULATED_REFUSES");

@@ -192,7 +192,7 @@ void test_a_vector_at_an_odd_address_ends_the_program(void **)
 
 /* ---- order ---- */
 
-/* Each block's number follows from the previous block's: a kernel that no GPU runs as intended. */
+/* Each block's result follows from the previous block's, so no GPU runs this kernel as intended. */
 std::vector<int> run_chain(const char *seed)
 {
   const cudaStream_t s = make_stream();

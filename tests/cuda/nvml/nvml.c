@@ -6,7 +6,7 @@
  *     NVML_DRIVER=...     the driver's version; without it none is reported
  *
  * A device is identified by the text before '='. With NVML_OLD defined, processes are listed as drivers before 2020
- * did. Functions that take NVML's own device numbers do not exist here, so that their use is detected. */
+ * did. This library lacks the functions that take NVML's own device numbers, so that a test detects their use. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
