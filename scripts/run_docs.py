@@ -40,7 +40,7 @@ HOME, PREFIX = "/home/me", "/usr/local"  # in pages: the folder in which command
 
 # Patterns of output that depends on the machine or the time, each with its replacement for the comparison.
 VARIES = [(re.compile(pattern), name) for pattern, name in [
-    (r"\b\d{8}-\d{6}\b", "DATE"),                                  # of folders that brim names
+    (r"\b\d{8}-\d{6}\b", "DATE"),                                  # the date in names of folders that brim makes
     (r'(?<="time":)\d+\.\d+', "TIME"),                             # of events
     (r"(?<![\d:])\d+:\d\d(?!:?\d)", "TIME"),                       # 1:05; not 0:01:05, a time within a simulation
     (r"[?~]?\b\d+(\.\d+)? (s|ms|us)\b|(?<=predicted to take )[\d.]+ %", "TIME"), # 0.34 s, ?5.78 ms

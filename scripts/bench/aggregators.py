@@ -25,7 +25,7 @@ WORDS = ["dataset=synthetic", "dataset.shape=[1,28,28]", "dataset.classes=10", f
 
 
 def run(folder, aggregator):
-    """Seconds of the fastest round, and the process's peak memory."""
+    """Returns the seconds of the fastest round, and the process's peak memory."""
     process = subprocess.run([BRIM, "--verbose", "federate", f"run.dir={folder}/{aggregator}", *WORDS,
                               f"aggregator={aggregator}"], check=True, capture_output=True, text=True)
     seconds = [float(ms) / 1e3 for ms in re.findall(r"updates merged in ([\d.]+) ms", process.stderr)]

@@ -83,7 +83,8 @@ class Reference:
         return torch.log_softmax(logits, -1).gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
 
     def perplexity(self, text):
-        """As https://huggingface.co/docs/transformers/perplexity, with every scored token weighted equally."""
+        """Computes the perplexity as https://huggingface.co/docs/transformers/perplexity, with every scored token
+        weighted equally."""
         tokens = self.tokenizer.encode(text)
         total, scored, end = 0.0, 0, 0
         for begin in range(0, len(tokens), STRIDE):

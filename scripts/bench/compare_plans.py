@@ -68,7 +68,7 @@ def plan(binary, words, env):
 
 
 def peaks(value):
-    """All peaks in a plan, in order."""
+    """Returns all peaks in a plan, in order."""
     if isinstance(value, dict):
         for key, part in value.items():
             if key == "peak_bytes" and isinstance(part, int):

@@ -43,7 +43,8 @@ import threading
 CASES = {
     "logistic regression": {"words": ["experiment=flute_lr"], "rounds": 300, "check": "float32"},
     "fedavg_cnn": {"words": ["experiment=fedavg_mnist"], "rounds": 20, "check": "float64"},
-    "mlp": {"words": ["experiment=flute_lr", "model.hidden=[64]"], "check": "float32"},  # without "rounds": check only
+    # Cases without "rounds" are only for the check.
+    "mlp": {"words": ["experiment=flute_lr", "model.hidden=[64]"], "check": "float32"},
 }
 COMMON = ["clients_per_round=10", "method=round_robin", "training.batch_size=10", "optimizer.lr=0.03", "seed=1",
           "optimizer.momentum=0", "memory.timing=false", "observe.report=false",
@@ -130,7 +131,7 @@ def run_watched(command):
 # ---- programs ----
 
 def configuration(run):
-    """A run's configuration from its config.yaml, with keys such as `training.batch_size`."""
+    """Returns a run's configuration from its config.yaml, with keys such as `training.batch_size`."""
     values, section = {}, ""
     for line in (run / "config.yaml").read_text().splitlines():
         key, _, value = line.strip().partition(": ")

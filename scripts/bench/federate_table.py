@@ -25,7 +25,7 @@ import time
 DONE, FAILED = 0, 5  # exit statuses of brim; it fails if all clients of a round diverge
 CLIENTS, COHORT, EACH = 100, 10, 600
 EPOCHS, BATCHES = (1, 5, 20), (EACH, 50, 10)
-RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # by batch, the most promising first
+RATES = {EACH: (0.3, 0.1, 0.5), 50: (0.1, 0.3), 10: (0.1, 0.03)}  # rates for each batch size, the most promising first
 PARTITIONS = {"IID": ["partition=iid"], "two shards": ["partition=shards", "partition.shards=2"]}
 
 

@@ -28,7 +28,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "golden"))
 from make_backbones import ResNet  # noqa: E402
 from torch_speed import Gpt2, VitTiny  # noqa: E402
 
-EXTRA = {"relu": 1, "leaky_relu": 1, "gelu": 20, "silu": 20, "sigmoid": 20, "tanh": 20}  # for an element of the result
+# Operations for an element of the result.
+EXTRA = {"relu": 1, "leaky_relu": 1, "gelu": 20, "silu": 20, "sigmoid": 20, "tanh": 20}
 ATTENTION = ("attention", "attention_qkv")
 
 

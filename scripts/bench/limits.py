@@ -197,7 +197,8 @@ def side_of(sides, name):
 
 
 def find_batches(options, sides, model, limit, before):
-    """{contender: {largest, refined, chosen}}; `before`: the result for a smaller limit, near which to start."""
+    """Returns {contender: {largest, refined, chosen}}. `before`: the result for a smaller limit, near which the search
+    starts."""
     found = {}
     for name in options.contenders:
         side, start = side_of(sides, name), 4 * before.get(name, {}).get("largest", 0) or options.start

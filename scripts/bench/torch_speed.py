@@ -43,7 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """With the stem for small images, as in most CIFAR recipes."""
+    """ResNet-18 with the stem for small images, as in most CIFAR recipes."""
 
     def __init__(self):
         super().__init__()

@@ -131,7 +131,7 @@ class Fast:
         if importlib.util.find_spec("torch") is None:
             raise Skipped("this Python has no PyTorch")
         folders = [str(HERE), str(HERE.parent / "bench")]  # in a pack, and in the source
-        # without library paths of brim, so that PyTorch finds its own; its compiler's cache outlives the process
+        # PyTorch needs the original library path to find its own libraries; its compiler's cache outlives the process
         env = {"PYTHONPATH": ":".join(folders), "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
                "TORCHINDUCTOR_CACHE_DIR": str(self.on.scratch / "inductor"),
                "TRITON_CACHE_DIR": str(self.on.scratch / "triton")}

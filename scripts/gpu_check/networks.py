@@ -61,8 +61,8 @@ def networks(reduced):
 # Relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16 bits the first
 # loss shows their rounding; later ones amplify it.
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
-ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # of every step
-MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # of the mean over the second half of the steps
+ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # bound for every step
+MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # bound for the mean over the second half of the steps
 # Multiples of the bounds above: 50 layers that divide by a deviation amplify rounding, on the CPU to 1.6e-2 and 2.7e-3.
 LOOSE = {("resnet50", "bf16"): 20, ("resnet50", "fp16"): 100}
 SCALE = {"fp16": ["loss_scale.init_scale=1024"]}             # small enough for all these networks

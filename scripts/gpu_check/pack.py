@@ -13,7 +13,7 @@ BYTES_MAX = 50 << 20  # such machines accept 64 MiB, including the checked-out f
 CARRIED = r"lib(yaml|jansson|cmocka|z)[-.]"  # libraries that a bare machine lacks
 NEEDED = ["bin/brim", "tests/test_conformance", "lib/brim/plugins/backend/cuda.so",
           "lib/brim/plugins/backend/reference.so"]
-PEERS = ["torch_cnn.py", "torch_speed.py"]  # of scripts/bench
+PEERS = ["torch_cnn.py", "torch_speed.py"]  # files of scripts/bench
 
 
 def copy_build(build, to):

@@ -121,7 +121,7 @@ static void a_backend_is_loaded(void **state)
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/backend.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_BACKEND);
-  /* with the table of ABI 1.3 */
+  /* accepts the table of ABI 1.3 */
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/backend_older.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_BACKEND);
 }
@@ -131,7 +131,7 @@ static void a_policy_is_loaded(void **state)
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/policy.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_POLICY);
-  /* with the table of ABI 1.2 */
+  /* accepts the table of ABI 1.2 */
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/policy_older.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_POLICY);
 }
@@ -354,7 +354,7 @@ static void a_broken_plugin_is_remembered_and_never_replaced_by_another(void **s
   assert_string_equal(failure->reason, "is empty");
   assert_int_equal(brim_registry_failure_count(registry), 1);
   assert_ptr_equal(brim_registry_failure_at(registry, 0), failure);
-  assert_non_null(brim_registry_find(registry, BRIM_DATASET, "good")); /* from the intact file */
+  assert_non_null(brim_registry_find(registry, BRIM_DATASET, "good")); /* found in the intact file */
   brim_registry_free(registry);
 }
 

@@ -39,7 +39,7 @@ typedef struct copied {
 static void *run_copy(void *arg)
 {
   const copied *c = arg;
-  for (size_t i = 0; i < c->count; i++) c->to[i] += 0.5f * c->from[i]; /* as an update reads, reads and writes */
+  for (size_t i = 0; i < c->count; i++) c->to[i] += 0.5f * c->from[i]; /* reads and writes like an update */
   return NULL;
 }
 

@@ -37,7 +37,7 @@ typedef struct run {
   brim_exec *exec;
   uint64_t steps;
   double predicted;           /* seconds */
-  double seconds[ROUNDS_MAX]; /* of a step */
+  double seconds[ROUNDS_MAX]; /* seconds of a step */
 } run;
 
 static void check(brim_status status)

@@ -29,7 +29,7 @@ DONE, USAGE, LOAD, NO_FIT, FAILED, INTERRUPTED = 0, 2, 3, 4, 5, 6
 # A network and data so small that starting the program is most of a run. Plans contain no times of this machine.
 SMALL = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
          "dataset.test_count=64", "training.batch_size=128", "backend.threads=1", "memory.timing=false"]
-# The same with the convolutional network.
+# The same data with the convolutional network.
 SMALL_CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
              "dataset.test_count=64", "training.batch_size=128", "backend.threads=1", "memory.timing=false"]
 

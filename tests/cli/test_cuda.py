@@ -108,7 +108,7 @@ class Traces(CudaCase):
 
     def test_cupti_measures_kernels_and_copies(self):
         self.need_cupti()
-        for order in ("", "copies", "7"):  # of work in streams
+        for order in ("", "copies", "7"):  # orders of work in streams
             variables = {"EMULATED_STREAMS": order} if order else {}
             _, expected, _ = self.trace(f"events{order}", **variables)
             result, events, by = self.trace(f"run{order}", cupti="now", **variables)

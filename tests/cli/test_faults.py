@@ -33,7 +33,7 @@ class Faults(Case):
         report = self.folder / "report"
         self.train("counted", *RUN, env={"BRIM_FAULT_REPORT": str(report)})
         self.assert_same_checkpoint("whole", "counted", STEPS)
-        self.calls = {}  # by step, point and name
+        self.calls = {}  # counts by step, point and name
         for line in report.read_text().splitlines():
             step, point, name, calls, failed = line.split()
             self.assertEqual(failed, "0")

@@ -19,7 +19,7 @@ WORLD = ["network=moderate", "world.dropout=0.2"]
 METHODS = ["random", "proportional", "power_of_choice"]
 CHARTS = ["mean accuracy of the seeds", "mean accuracy by simulated time"]
 PARTS = (("accuracy", .4, max), ("seconds_to_80", .3, min), ("participation_gini", .2, min),
-         ("label_coverage", .1, max))  # of the score: (figure, weight, which value is best)
+         ("label_coverage", .1, max))  # parts of the score: (figure, weight, which value is best)
 TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80": "rounds to 80 %", "joules": "joules",
           "bytes": "bytes", "client_accuracy_gini": "accuracy per client: Gini",
           "participation_gini": "participation: Gini", "label_coverage": "label coverage, %"}

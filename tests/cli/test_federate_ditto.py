@@ -65,7 +65,7 @@ class Ditto(DrawnCase):
         self.assertEqual(*both)
 
     def write_classes(self, classes, features, draw):
-        """A dataset=csv of classes around different means. Returns the rows; row k is of class k % classes."""
+        """Writes a dataset=csv of classes around different means. Returns the rows; row k has class k % classes."""
         rows = [[float_of(draw.gauss(k % classes == f, 1.2)) for f in range(features)] for k in range(150)]
         folder = self.folder / "data"
         folder.mkdir()

@@ -7,7 +7,7 @@ from support import SMALL, SMALL_CNN, USAGE, Case, main
 VIT = ["model=vit", "model.depth=2", "model.width=32", "model.heads=2", "dataset=synthetic", "dataset.shape=[1,12,12]",
        "model.patch=4", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=128",
        "backend.threads=1", "memory.timing=false"]
-# with batch norm, in groups of 16
+# a network with batch norm, in groups of 16
 NORM = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[3,16,16]", "dataset.train_count=256",
         "dataset.test_count=64", "training.batch_size=96", "training.norm_group=16", "backend.threads=1",
         "memory.timing=false"]

@@ -105,7 +105,7 @@ class Lists(Case):
                 self.assertEqual(self.config(name="a").out, self.read("my/a.yaml"))
 
     def test_the_chosen_options_train(self):
-        """A map on the command line is merged into the one of the file."""
+        """A map on the command line is merged into the file's map."""
         result = self.brim("train", "--config-path", "my", "--config-name", "team", *SMALL, "backend=cpu",
                            "backend.devices=2", "backend.memory_mb=256", "policy.capped.shares={cpu:1: {bob: 0.25}}",
                            "policy.capped.client=bob", "training.steps=1", "run.dir=run")

@@ -188,8 +188,8 @@ class Signalled(Case):
         self.assertEqual(self.summary("run")["steps"], 600)
 
     def test_during_an_evaluation(self):
-        # An evaluation that takes most of the time, so that the signal is likely to arrive during it; at the last step,
-        # a checkpoint is due as well.
+        # An evaluation takes most of the time, so that the signal is likely to arrive during it. At the last step, a
+        # checkpoint is due as well.
         overrides = [*SMALL_CNN, "dataset.test_count=30000", "training.eval_batch_size=8", "training.steps=2",
                      "training.eval_every_steps=1", "dataset.validation_fraction=0.9", "dataset.train_count=20000",
                      "training.checkpoint_every_steps=1", "training.batch_size=16", "observe.log_every_steps=1"]

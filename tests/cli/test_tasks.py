@@ -91,7 +91,7 @@ class SameResults(Tasks):
             self.assert_same_checkpoint("values48", f"values{size}", 9, files=["model.safetensors"])
 
     def test_with_the_product_in_the_loss(self):
-        """With a large vocabulary the logits are never stored as a whole; also with tied weights, and with ignored
+        """With a large vocabulary the logits are never stored as a whole. The cases include tied weights and ignored
         tokens."""
         for tied in ("true", "false"):
             words = ["dataset.vocabulary=4100", f"model.tied={tied}", "training.steps=2", "backend=reference",

@@ -14,7 +14,7 @@ from support import FAILED, LOAD, SANITIZED, USAGE, Case, main, some_of
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
 KINDS = BPE.parent / "tokenizers"
-# Of an odd length, so that windows begin at odd offsets too.
+# The text has an odd length, so that windows begin at odd offsets too.
 TEXT = "the memory of a step is known before that step begins. " * 60
 MODEL = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
          "dataset.context=16", "training.batch_size=8", "optimizer.lr=1e-2", "backend.threads=1", "memory.timing=false"]
@@ -23,7 +23,7 @@ GPT2 = [*BYTES, "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}"]
 
 
 def token_file(tokens, header=True):
-    """A token file in llm.c's format or numpy's."""
+    """Returns a token file in llm.c's format or numpy's."""
     head = struct.pack("<3i", 20240520, 1, len(tokens)) + bytes(1012) if header else b""
     return head + struct.pack(f"<{len(tokens)}H", *tokens)
 

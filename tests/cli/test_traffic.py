@@ -7,7 +7,7 @@ import re
 
 from support import DONE, SMALL, Case, main
 
-GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "flops.jsonl"  # of scripts/bench/flops_torch.py
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "flops.jsonl"  # made by scripts/bench/flops_torch.py
 CNN = ["model=cnn", "model.width=8", "dataset=synthetic", "dataset.shape=[1,12,12]", "training.batch_size=64"]
 CPU = ["backend=cpu", "backend.threads=1", "--no-timing"]
 BYTES = {"f64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2, "u8": 1}

@@ -77,7 +77,7 @@ class Plans(Case):
     def test_only_trained_parameters_have_gradients_and_states(self):
         plan = self.plan(*LORA, "model.lora_r=2")
         plan = plan.get("plan", plan)
-        # of each block: 2 * 12 down, 12 * 2 up; the head: 12 * 10 + 10
+        # each block has 2 * 12 down and 12 * 2 up; the head has 12 * 10 + 10
         self.assertEqual(plan["trained_parameters"], 2 * 48 + 130)
         whole = self.plan(*MODEL, *DATA)
         whole = whole.get("plan", whole)

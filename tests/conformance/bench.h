@@ -77,18 +77,18 @@ typedef struct bench_options {
   int64_t batch, first_sample, grain;
   enum bench_size size;
   enum bench_values values;
-  unsigned context;       /* of enum bench_context */
+  unsigned context;       /* a value of enum bench_context */
   bool gradients_at_zero; /* otherwise they start at random numbers, and are added to */
   bool shared_memory;     /* use the planner's memory layout */
-  /* For a model in training: the kind of recompute. `auto` uses the level with the least memory. */
+  /* The kind of recompute of a model in training. `auto` uses the level with the least memory. */
   enum brim_recompute_kind recompute;
   bool drop_any;        /* drop random nodes instead */
   uint32_t drop_seed;   /* selects these nodes; separate from the seed of the values */
   uint32_t activations; /* the type of stored activations, BRIM_DTYPE_BF16 or _F16; 0: that of parameters */
-  /* For a backend in double precision: a bench with the same nodes that has run. Each node gets the activations that
-   * it had there, and its results are rounded as there. So each operation's arithmetic is compared separately;
-   * otherwise, with 8 bits, a maximum that moves because of rounding would make a network's gradients differ by
-   * several percent. */
+  /* A bench with the same nodes that has run; this one is on a backend in double precision. Each node gets the
+   * activations that it had in that bench, and its results are rounded as there. So each operation's arithmetic is
+   * compared separately; otherwise, with 8 bits, a maximum that moves because of rounding would make a network's
+   * gradients differ by several percent. */
   const bench *follows;
   bool evaluate; /* only the forward pass, as in a program for evaluation */
   /* Instead of the row's operation: a whole model's graph, with loss, metrics and fusion. The bench sets the batch, the

@@ -22,7 +22,7 @@ void golden_read(golden *g, const char *name);
 const golden_tensor *golden_find(const golden *g, const char *prefix, const char *name);
 /* ||got - expected|| <= 1e-9 ||expected||, and the same shape. */
 void golden_check(const golden *g, const char *prefix, const char *name, const brim_shape *shape, const double *got);
-/* The same, but relative to `least` if ||expected|| is less: for values that are 0 except for rounding. */
+/* Does the same, but relative to `least` if ||expected|| is less, for values that are 0 except for rounding. */
 void golden_check_least(const golden *g, const char *prefix, const char *name, const brim_shape *shape,
                         const double *got, double least);
 #endif

@@ -14,7 +14,7 @@
 static golden fixture;
 static loaded plugin;
 static backend reference;
-static const char *prefix = ""; /* of the current case */
+static const char *prefix = ""; /* prefix of the current case */
 
 int golden_case_set_up(void **state)
 {

@@ -110,7 +110,7 @@ const brim_program *golden_run_batch(golden_run *r, enum brim_program_kind kind,
   const brim_program *p = brim_plan_program(r->plan, kind, count);
   const brim_step step = {.first_sample = first, .loss_scale = 1 / r->counted};
   assert_non_null(p);
-  const uint64_t bytes = p->graph->input->bytes / (uint64_t)count; /* of a sample */
+  const uint64_t bytes = p->graph->input->bytes / (uint64_t)count; /* bytes of a sample */
   const int64_t labels = brim_shape_count(&golden_find(&r->fixture, "", "label")->shape) / r->batch;
   must(brim_exec_load(r->exec, p, (char *)r->samples + (uint64_t)first * bytes, r->label + first * labels));
   must(brim_exec_run(r->exec, p, &step, NULL));

@@ -18,7 +18,7 @@ typedef struct golden_run {
   double counted;                  /* number of labels other than BRIM_NO_TOKEN; the loss is divided by it */
   brim_plan *plan;
   brim_exec *exec;
-  void *samples; /* in the program's type */
+  void *samples; /* the samples in the program's type */
   int32_t *label;
 } golden_run;
 

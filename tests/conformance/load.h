@@ -20,9 +20,9 @@ typedef struct loaded {
 /* Loads lib/brim/plugins/<folder>/<id>.so. `settings`: a YAML map such as "{width: 2}", or NULL. Returns false if the
  * file does not exist; any other error fails the test. */
 bool load_plugin(loaded *out, const char *folder, const char *id, const char *settings);
-/* The same from a folder of the build; "" is the build itself. */
+/* Does the same in a folder of the build; "" is the build itself. */
 bool load_plugin_from(loaded *out, const char *root, const char *folder, const char *id, const char *settings);
-/* The same for a plugin of the core: only its parameters. */
+/* Fills the parameters of a plugin of the core. */
 void load_core_plugin(loaded *out, const brim_plugin *plugin, const char *settings);
 void unload_plugin(loaded *plugin);
 #endif

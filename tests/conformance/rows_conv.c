@@ -47,7 +47,7 @@ static brim_tensor *make_conv2d(bench *b)
 }
 BENCH_ROW(conv2d) = {"conv2d", make_conv2d, .by_sample = true, .skips = true};
 
-/* As models use it: 3x3 with and without padding, 1x1, 5x5. */
+/* A convolution as models use it: 3x3 with and without padding, 1x1, 5x5. */
 static brim_tensor *make_conv2d_square(bench *b)
 {
   const int64_t kernel = b->o.size == SIZE_ONE ? 1 : 2 * bench_pick(b, 0, 2) + 1;
@@ -192,7 +192,7 @@ static brim_tensor *make_conv_transpose2d_grouped(bench *b)
 BENCH_ROW(conv_transpose2d_grouped) = {"conv_transpose2d, grouped", make_conv_transpose2d_grouped, .by_sample = true,
                                        .skips = true, .spreads_nan = true};
 
-/* As decoders double an image: windows that touch or overlap. */
+/* Doubles an image as decoders do, with windows that touch or overlap. */
 static brim_tensor *make_conv_transpose2d_double(bench *b)
 {
   const int64_t wide = bench_pick(b, 0, 1), c = bench_pick_channels(b), h = bench_pick_extent(b, 1);
@@ -278,7 +278,7 @@ static brim_tensor *make_avg_pool2d(bench *b)
 }
 BENCH_ROW(avg_pool2d) = {"avg_pool2d", make_avg_pool2d, .by_sample = true};
 
-/* To fewer or more places, by whole factors or not. */
+/* Pools to fewer or more places, by whole factors or not. */
 static brim_tensor *make_adaptive_avg_pool2d(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);

@@ -46,7 +46,7 @@ static brim_tensor *make_cross_entropy(bench *b)
 }
 BENCH_ROW(loss_rows) = {"loss: rows", make_cross_entropy, .is_loss = true, .by_sample = true, .skips = true};
 
-/* For tokens: one that is ignored by the loss is not counted as a prediction either. */
+/* A token that the loss ignores does not count as a prediction either. */
 static brim_tensor *make_token_loss(bench *b)
 {
   brim_graph *g = b->g;
@@ -285,7 +285,7 @@ BENCH_ROW(regression) = {"loss: regression", make_regression, .is_loss = true, .
 
 /* ---- losses of plugins ---- */
 
-/* As core/graph/loss_build.c builds it. */
+/* Builds the loss as core/graph/loss_build.c does. */
 static brim_tensor *make_built(bench *b, const char *formula)
 {
   const brim_shape rows = pick_rows(b);

@@ -65,8 +65,8 @@ static brim_tensor *make_tied_embedding(bench *b)
 BENCH_ROW(tied_embedding) = {"embedding and linear, tied", make_tied_embedding, .composite = true, .by_sample = true,
                              .skips = true};
 
-/* As many products as samples times heads, each operand transposed or not; sizes up to a few tiles, sometimes deeper
- * than a packed block. */
+/* A product for each sample and head, with each operand transposed or not. Sizes are up to a few tiles, and sometimes
+ * deeper than a packed block. */
 static brim_tensor *make_matmul(bench *b)
 {
   const int transpose_a = (int)bench_pick(b, 0, 1), transpose_b = (int)bench_pick(b, 0, 1);

@@ -221,7 +221,7 @@ static brim_tensor *image(bench *b, int64_t width, bool convolve)
 LARGE_IMAGES(60);
 LARGE_IMAGES(33);
 
-/* As in models: between convolutions, followed by relu. */
+/* A norm as in models: between convolutions, followed by relu. */
 static brim_tensor *make_block(bench *b)
 {
   brim_graph *g = b->g;

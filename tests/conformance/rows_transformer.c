@@ -15,7 +15,7 @@ static brim_tensor *make_transformer(bench *b)
                            .dropout = bench_pick(b, 0, 1) ? 0.2 : 0};
   o.width = o.heads * 2 * bench_pick(b, 1, b->o.size == SIZE_SMALL ? 2 : 10);
   if (bench_pick(b, 0, 1)) o.vocabulary = bench_pick(b, 2, 9);
-  /* At least two: with one key the weight is 1, and the gradient of q only rounding. */
+  /* The length is at least two: with one key the weight is 1, and the gradient of q is only rounding. */
   const int64_t length = bench_pick_extent(b, 2);
   const brim_shape patches = {3, {b->o.batch, length, bench_pick_channels(b)}}, tokens = {2, {b->o.batch, length}};
   brim_tensor *x = o.vocabulary ? bench_indices(b, &tokens, o.vocabulary, "tokens") : bench_input(b, &patches, "x");

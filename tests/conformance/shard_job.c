@@ -12,8 +12,8 @@
 
 #include "builtin/builtin.h"
 
-#define SAMPLES 24 /* of a step: divisible by 1, 2, 3 and 4 ranks */
-#define MICRO 2    /* and of a norm group */
+#define SAMPLES 24 /* samples of a step: divisible by 1, 2, 3 and 4 ranks */
+#define MICRO 2    /* samples of a micro-batch and of a norm group */
 #define CLASSES 5
 #define SIZE 12 /* side of an image */
 
@@ -120,7 +120,7 @@ void shard_stop(shard_job *j)
   unload_plugin(&j->backend);
 }
 
-/* The same numbers in every run: uniform in [-1, 1). */
+/* Draws numbers that are the same in every run, uniform in [-1, 1). */
 static double number(uint64_t *seed)
 {
   *seed = *seed * 6364136223846793005u + 1442695040888963407u;

@@ -82,7 +82,7 @@ static void check_nan(bench_options o, int64_t element, bool is_tested)
   bench_free(expected);
 }
 
-/* In fp32: in 16 bits a library's attention may spread it (brim/ops.h). */
+/* The test uses fp32, because in 16 bits a library's attention may spread NaN (brim/ops.h). */
 void test_nan_spreads_as_in_the_reference(void **state)
 {
   BENCH_EACH_ROW (row) {

@@ -114,7 +114,7 @@ static void expect_same(const outcome *a, const outcome *b, const char *what)
 static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
                                  BRIM_FUSE_DROPOUT_ADD,     BRIM_FUSE_NORM_ADD,        BRIM_FUSE_ALL};
 
-/* With the layouts and scratch that a backend chooses; tests/unit/test_plan_fusion.c has more graphs. */
+/* Plans have the layouts and scratch that a backend chooses; tests/unit/test_plan_fusion.c has more graphs. */
 static void expect_no_more_memory(const loaded *backend)
 {
   for (int64_t batch = 4; batch <= 64; batch *= 2) {

@@ -26,7 +26,7 @@ static void test_vit_matches_pytorch(void **state)
   golden_model_check("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
 }
 
-/* With transposed convolutions and upsampling. */
+/* The unet has transposed convolutions and upsampling. */
 static void test_unet_matches_pytorch(void **state)
 {
   golden_model_check("unet.txt", "unet", "{width: 2, levels: 2}", 4);

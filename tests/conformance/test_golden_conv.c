@@ -63,7 +63,7 @@ static brim_tensor *make_up_grouped(bench *b)
       b->g, "conv", input(b), 6,
       (brim_conv_transpose2d_options){.kernel = {2, 3}, .stride = {1, 2}, .groups = 2, .no_bias = 1});
 }
-/* With an output padding larger than a stride. */
+/* The output padding is larger than a stride. */
 static brim_tensor *make_up_dilated(bench *b)
 {
   return brim_conv_transpose2d(
@@ -198,7 +198,8 @@ static void test_relu_and_max_pooling_match_pytorch_as_one_node(void **state)
   }
 }
 
-/* As in a state_dict of torch.nn.Conv1d: weight [K,C/groups,S], which conv2d takes for a height of 1. */
+/* The weight has the shape [K,C/groups,S] as in a state_dict of torch.nn.Conv1d; conv2d accepts it as a weight of
+ * height 1. */
 static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
 {
   const bench_row row = {"conv1d.", make_conv1d};

@@ -128,7 +128,7 @@ MEAN_LOSS(bce);
 
 /* ---- losses built from operations ---- */
 
-static const char *settings; /* of the current loss */
+static const char *settings; /* settings of the current loss */
 
 static brim_tensor *built(bench *b, const brim_plugin *loss, bool weighted)
 {

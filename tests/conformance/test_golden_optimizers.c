@@ -203,7 +203,7 @@ static void states_take_the_declared_bytes(void **state)
 {
   const struct {
     const char *name;
-    uint64_t bytes; /* of the states of fc1.weight, which has 5760 doubles, [24, 240] */
+    uint64_t bytes; /* bytes of the states of fc1.weight, [24, 240], which has 5760 doubles */
   } expected[] = {{"lion", 5760 * 8},
                   {"adafactor", (24 + 240) * 8},
                   {"adafactor_mean", (24 + 240 + 5760) * 8},

@@ -22,7 +22,7 @@
 
 /* One way to train; the settings are YAML, NULL: the defaults. */
 typedef struct training {
-  const char *name; /* in the fixture */
+  const char *name; /* its name in the fixture */
   const brim_plugin *optimizer;
   const char *optimizer_settings;
   const brim_plugin *schedule; /* NULL: constant */

@@ -27,12 +27,12 @@
 #include "graph/fuse.h"
 #include "tier.h"
 
-#define SEEDS 300 /* in the full tier */
+#define SEEDS 300 /* number in the full tier */
 #define SEEDS_CUDA 40
-#define FIRST_SEED_CUDA 41 /* from there on, halves of fused nodes come up early */
+#define FIRST_SEED_CUDA 41 /* from this seed on, halves of fused nodes occur early */
 #define GRAIN 4
 #define ROUNDING 1e-6  /* error of a graph that is not ill-conditioned, from rounding alone */
-#define ERROR_MAX 5e-5 /* as for the transformer of the conformance suite */
+#define ERROR_MAX 5e-5 /* the same as for the transformer in the conformance suite */
 
 static loaded reference_plugin, cpu_plugin, threads_plugin, cuda_plugin;
 static backend reference, cpu, cpu_on_threads, cuda; /* cpu.ops, cuda.ops are NULL if not built */

@@ -25,7 +25,8 @@ static brim_tensor *add_attention(block *b, brim_tensor *x, const transformer_op
   const int64_t kv_width = o->width / o->heads * o->kv_heads;
   brim_tensor *h = brim_layer_norm(g, name_of(b, "ln1"), x, 1e-5);
   brim_tensor *q = brim_linear(g, name_of(b, "q"), h, o->width);
-  /* As in Whisper: a bias of the keys would change all scores of a query by the same amount, which softmax ignores. */
+  /* The keys have no bias, as in Whisper: it would change all scores of a query by the same amount, which softmax
+   * ignores. */
   brim_tensor *k = brim_linear_no_bias(g, name_of(b, "k"), h, kv_width);
   brim_tensor *v = brim_linear(g, name_of(b, "v"), h, kv_width);
   if (o->rotary) {

@@ -5,7 +5,7 @@
 
 typedef struct transformer_options {
   int64_t width, heads, kv_heads, layers, classes;
-  int64_t vocabulary; /* of tokens; 0: x are patches */
+  int64_t vocabulary; /* number of tokens; 0: x has patches */
   int32_t causal;
   int32_t rotary;      /* rotary positions; 0: a parameter is added to x */
   int32_t approximate; /* gelu: enum brim_gelu */

@@ -36,7 +36,7 @@ static uint64_t next(uint64_t *state)
   return x ^ x >> 31;
 }
 
-/* Of either sign, with magnitudes from 2^-30 to 2^limit, equally often small and large. */
+/* Draws a number of either sign, with a magnitude from 2^-30 to 2^limit, equally often small and large. */
 static float any_value(uint64_t *state, int limit)
 {
   const double digits = 1 + (double)(next(state) >> 40) / (1 << 24);

@@ -22,7 +22,7 @@ static double value_of(uint32_t half)
 
 static uint16_t round_f16(const cpu_half *half, float x)
 {
-  float in[11] = {[3] = x, [10] = x}; /* in a vector, and in the remainder */
+  float in[11] = {[3] = x, [10] = x}; /* x lies in a vector and in the remainder */
   uint16_t out[11];
   half->round(in, out, 11);
   assert_int_equal(out[3], out[10]);

@@ -146,7 +146,7 @@ static uint64_t scratch_bytes(const bench_row *row)
 static void test_scratch_does_not_grow_with_rows_and_classes(void **state)
 {
   assert_int_equal(scratch_bytes(&small), scratch_bytes(&large));
-  assert_true(scratch_bytes(&large) < (uint64_t)BATCH * 70 * 4096 * sizeof(float) / 10); /* of the logits */
+  assert_true(scratch_bytes(&large) < (uint64_t)BATCH * 70 * 4096 * sizeof(float) / 10); /* a tenth of the logits */
 }
 
 int main(void)

@@ -123,7 +123,7 @@ static void test_variances_are_right_far_from_zero(void **state)
 {
   EACH_ROW (row) {
     run expected, got;
-    if (row->make == make_rms_norm) continue; /* it has no mean */
+    if (row->make == make_rms_norm) continue; /* rms_norm has no mean */
     start(&expected, row, "reference", NULL);
     start(&got, row, "cpu", NULL);
     move_away(&expected);

@@ -189,8 +189,8 @@ static void test_cudnn_computes_all_that_models_ask_for(void **state)
                 (unsigned long long)count_of("deviceless_graphs"), (unsigned long long)count_of("deviceless_products"));
 }
 
-/* Its 23 shapes of convolutions forward, all but the first back to their input, and all to their weights; the same
- * forward in evaluation. */
+/* resnet50 has 23 shapes of convolutions. The test expects all of them forward, all except the first for gradients of
+ * the input, and all for gradients of weights. Evaluation has the same forward ones. */
 static void test_layers_of_one_shape_share_a_plan(void **state)
 {
   static const subject resnet50 = {"resnet50", .sample = {3, {3, 224, 224}}, .classes = 1000};

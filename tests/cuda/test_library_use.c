@@ -1,4 +1,4 @@
-/* Which of several library calls the backend chooses. */
+/* The backend's choice among several library calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

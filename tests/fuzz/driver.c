@@ -13,7 +13,7 @@
 #define SEEDS_MAX 256
 #define SEED_BYTES_MAX 65536
 #define INPUT_BYTES_MAX ((size_t)2 * SEED_BYTES_MAX)
-#define CHANGES_MAX 8 /* in one mutation */
+#define CHANGES_MAX 8 /* changes in one mutation */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -328,7 +328,7 @@ static void put_value(writer *w)
   w->depth++;
   if (which == 0) {
     put(w, simple[choose(w, 10)]);
-  } else if (which == 1) { /* in parentheses, as a comparison has only one < */
+  } else if (which == 1) { /* in parentheses, because a comparison has only one < */
     put(w, "(");
     put_value(w);
     put(w, joined[choose(w, 6)]);

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from make_engine import dropout_mask
 
-SEED, STEP = 42, 7  # of tests/conformance/bench.c
+SEED, STEP = 42, 7  # as in tests/conformance/bench.c
 
 
 def write(out, name, tensor):

@@ -112,7 +112,7 @@ static void the_defaults_are_pefts(void **state)
     assert_non_null(strstr(p->value->name, ".attn.c_attn.lora_"));
     trained += brim_shape_count(&p->value->shape);
   }
-  assert_int_equal(trained, 2 * (8 * 8 + 8 * 24)); /* of rank 8: 8 values in, 24 out */
+  assert_int_equal(trained, 2 * (8 * 8 + 8 * 24)); /* rank 8, with 8 values in and 24 out */
   golden_run_close(&t);
 }
 

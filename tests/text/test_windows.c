@@ -165,7 +165,7 @@ static void tokens_beyond_the_vocabulary_are_found(void **state)
   const char *text = "'wide': token 70005 is 70005, but the vocabulary has 70005 tokens, 0 to 70004";
   assert_non_null(strstr(brim_error_text(), text));
   assert_int_equal(windows_read(&w, 17500, tokens, answers), BRIM_OK);
-  assert_int_equal(windows_read(&w, 17501, tokens, answers), BRIM_ELOAD); /* as an answer */
+  assert_int_equal(windows_read(&w, 17501, tokens, answers), BRIM_ELOAD); /* the token is an answer here */
   assert_non_null(strstr(brim_error_text(), text));
   windows_free(&w);
 }

@@ -1,4 +1,4 @@
-/* Which code the message of a crash blames: only calls that are still on the stack count. */
+/* The code that the message of a crash blames: only calls that are still on the stack count. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -596,7 +596,7 @@ static void the_summary_lists_the_columns_used(void **state)
   dataset_destroy(&d);
 }
 
-/* With thousands of columns the line names only some. */
+/* If there are thousands of columns, the line names only some. */
 static void the_summary_of_many_columns_is_short(void **state)
 {
   brim_dataset_info info;

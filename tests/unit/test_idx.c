@@ -17,7 +17,7 @@
 
 #define FASHION "/usr/share/datasets/fashion-mnist"
 
-static char folder[PATH_MAX]; /* of the running test; messages show it as DIR */
+static char folder[PATH_MAX]; /* folder of the running test; messages show it as DIR */
 
 /* ---- Files ---- */
 

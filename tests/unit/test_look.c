@@ -317,7 +317,7 @@ static void advice_names_another_device_with_room(void **state)
   t->backend = "cuda"; /* the run needs another backend */
   assert_advice("", "");
   t->backend = "cpu";
-  made.tickets = 0; /* without the earlier run that waits for that device */
+  made.tickets = 0; /* starts again: now an earlier run waits for cpu:1 */
   add_ticket("cpu:1", 64, cpu1, 1)->is_mine = false;
   add_ticket("cpu:0", 44, cpu0, 1);
   assert_advice("", "");

@@ -192,7 +192,7 @@ static void chunks_other_than_pixels_take_no_memory(void **state)
     if (pixels_decode(&source, "large", &plain, &picture) != BRIM_OK) fail_msg("%s", brim_error_text());
     assert_true(peak_bytes() - before < IGNORED_BYTES / 4);
     close(fds[i]);
-    assert_int_equal(picture.rows, i == 0 ? 31 : 9); /* as EXIF says */
+    assert_int_equal(picture.rows, i == 0 ? 31 : 9); /* rotated as EXIF says */
   }
 }
 

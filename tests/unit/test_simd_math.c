@@ -79,7 +79,7 @@ static void test_relative_error_is_that_of_rounding(void **state)
     for (int k = 0; k <= 200000; k++) {
       const double t = (double)k / 200000;
       check(f, (float)(f->low + t * (f->high - f->low)), &worst, &at);
-      const double tiny = pow(10, -37 + 37.9 * t); /* and close to 0 */
+      const double tiny = pow(10, -37 + 37.9 * t); /* values close to 0 */
       check(f, (float)tiny, &worst, &at);
       if (f->low < 0) check(f, (float)-tiny, &worst, &at);
     }

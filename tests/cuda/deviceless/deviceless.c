@@ -14,7 +14,7 @@
 
 #include "device.h"
 
-/* From NVIDIA's data sheets and cudaGetDeviceProperties. */
+/* The values come from NVIDIA's data sheets and cudaGetDeviceProperties. */
 typedef struct gpu {
   const char *id, *name;
   int version;               /* 900: compute capability 9.0 */

@@ -246,10 +246,10 @@ static cudaError_t enqueue(cudaStream_t s, work w)
 
 /* ---- calls that a capture does not allow ---- */
 
-/* As in CUDA's mode ThreadLocal, the only one here. A capturing thread must not call functions that no graph can
- * contain: allocate, free, wait or query. Nor may any thread wait for captured work. Such a call fails and invalidates
- * the capture: all further calls are refused until cudaStreamEndCapture, which returns no graph. A pageable copy waits
- * for its own end. */
+/* These checks are those of CUDA's mode ThreadLocal, the only one here. A capturing thread must not call functions that
+ * no graph can contain: allocate, free, wait or query. Nor may any thread wait for captured work. Such a call fails and
+ * invalidates the capture: all further calls are refused until cudaStreamEndCapture, which returns no graph. A pageable
+ * copy waits for its own end. */
 static cudaError_t invalidate(cudaStream_t s, cudaError_t e)
 {
   if (s->capture) s->capture->is_invalid = true;
