@@ -27,7 +27,7 @@ void brim_in_parallel(const char *name, int32_t threads, int64_t count, void (*w
                       void *context)
 {
   pthread_t thread[THREADS_MAX];
-  int64_t started = 0, others = threads < THREADS_MAX ? threads - 1 : THREADS_MAX;
+  int64_t started = 0, others = (threads < THREADS_MAX ? threads : THREADS_MAX) - 1;
   tasks shared = {.work = work, .context = context, .count = count};
   if (others > count - 1) others = count - 1;
   while (started < others && brim_thread_start(&thread[started], name, do_tasks, &shared) == 0) started++;

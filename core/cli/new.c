@@ -78,7 +78,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
   return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
 }
 
-/* Returns a valid name that is close to the given one; NULL: there is none. */
+/* Returns a valid name that is close to the given one; NULL: no valid name is close. */
 static const char *close_name(brim_arena *arena, const char *name)
 {
   char *mended = brim_arena_string(arena, name);
@@ -219,7 +219,7 @@ typedef struct whereabouts {
   const char *prefix;  /* prefix for CMake; NULL: CMake finds it without one */
 } whereabouts;
 
-/* Finds the first program of this name on PATH, and its folder; false: there is none. */
+/* Finds the first program of this name on PATH, and its folder; false: PATH has no such program. */
 static bool find_on_path(brim_arena *arena, const char **program, const char **folder)
 {
   const char *path = getenv("PATH");

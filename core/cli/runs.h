@@ -55,7 +55,7 @@ const char *brim_runs_path(brim_arena *arena, const char *operand);
 /* Returns ELOAD, suggesting a similar name, if an operand does not exist or is a file. */
 brim_status brim_runs_check_operand(brim_arena *arena, const char *operand);
 /* Lists the paths of the runs on which a command works: its operands or, with --where, the runs selected from them.
- * ECONFIG if there are none. */
+ * ECONFIG if they name no run. */
 brim_status brim_runs_list(brim_runs *runs, const char *const *operand, size_t operands, const char *verb,
                            const char ***path, size_t *count);
 /* Lists those default folders that exist. ELOAD if none does. */

@@ -215,7 +215,7 @@ static void show_missing(const loading *l, const brim_schema_row *row, const bri
   put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
 }
 
-/* Returns the home folder of the user in "~name", or of the current user; NULL: there is none. */
+/* Returns the home folder of the user in "~name", or of the current user; NULL: the user has no home folder. */
 static const char *home_of(const char *name)
 {
   if (!name[0]) return getenv("HOME");

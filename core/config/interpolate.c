@@ -102,8 +102,8 @@ static const char *absolute(const job *j, const char *reference)
   return brim_arena_printf(j->c->arena, "%.*s%s%s", (int)length, top(j)->path, length ? "." : "", reference + up);
 }
 
-/* Returns the node at a path, after replacing values on the way; NULL if there is none. *failed: a value cannot be
- * replaced. */
+/* Returns the node at a path, after replacing values on the way; NULL: no node has this path. *failed: a value cannot
+ * be replaced. */
 static brim_yaml *find_value(job *j, const char *path, bool *failed)
 {
   brim_yaml *node = j->c->root;

@@ -67,8 +67,8 @@ typedef struct decimal {
   bool whole; /* the number has neither a point nor an exponent */
 } decimal;
 
-/* Reads the digits of a number, before and after the point. Advances *s past them; false if there are none or too
- * many. */
+/* Reads the digits of a number, before and after the point. Advances *s past them; false if the number has no
+ * digits, or too many. */
 static bool read_digits(const char **s, decimal *out)
 {
   int seen = 0;

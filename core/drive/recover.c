@@ -113,7 +113,8 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
   return BRIM_ENOTSUP;
 }
 
-/* Returns the largest micro-batch of at most half the size that changes no bit of the results; 0 if there is none. */
+/* Returns the largest micro-batch of at most half the size that changes no bit of the results; 0: all of them change
+ * bits. */
 static int64_t find_half(brim_drive *d, int64_t batch)
 {
   const size_t count = brim_planner_list_cuts(&d->planner);
@@ -283,7 +284,7 @@ brim_status brim_recover_as_want(brim_drive *d, brim_status status)
 }
 
 /* Finds the next smaller choice that changes no bit of the results: fewer clients of a federation at a time, or else a
- * smaller micro-batch. Returns false if there is none. */
+ * smaller micro-batch. Returns false if every smaller choice changes bits. */
 static bool make_smaller(brim_drive *d, brim_choice *choice)
 {
   const int64_t half = choice->lanes > 1 ? 0 : find_half(d, choice->micro_batch);

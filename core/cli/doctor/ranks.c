@@ -110,7 +110,7 @@ static brim_status run_job(job *j, const char *const *word, double seconds)
   return BRIM_OK;
 }
 
-/* Reads the first error in the job's output; "" if there is none. */
+/* Reads the first error in the job's output, or its first line if the output has no error. */
 static void read_error(const job *j, char *out, size_t room)
 {
   char text[OUTPUT_BYTES];
