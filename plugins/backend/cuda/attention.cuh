@@ -84,7 +84,9 @@ static inline attention_operands<T> attention_operands_of(const brim_launch *lau
   return o;
 }
 
-/* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. */
+/* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. In 16 bits the
+ * kernels with fp32 arithmetic are only built LIMITED, because they serve what tensor cores do not: cached keys,
+ * unusual heads and backend.attention=own_fp32. */
 static inline bool attention_is_limited(const attention_sizes &a)
 {
   return a.places || a.window > 0 || a.softcap > 0;

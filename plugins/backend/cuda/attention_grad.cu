@@ -346,14 +346,10 @@ static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const atte
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
   /* Sizes of which a multiprocessor's registers and shared memory hold two or three blocks. */
-  switch (attention_depth(a.size)) {
-  case 32:
-    return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o);
-  case 64:
-    return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o);
-  default:
-    return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o);
-  }
+  if constexpr (sizeof(T) == sizeof(float))
+    if (attention_depth(a.size) == 32) return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o);
+  if (attention_depth(a.size) <= 64) return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o);
+  return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o);
 }
 
 static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t y)
@@ -363,10 +359,12 @@ static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t
   const attention_sizes a = attention_sizes_of(l, form, y + 3);
   CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
     const attention_operands<T> o = attention_operands_of<T>(l, form, y);
-    if constexpr (sizeof(T) < sizeof(float))
+    if constexpr (sizeof(T) < sizeof(float)) {
       if (cuda_attention_takes_tensor_cores(b, l->node, &form)) return attention_mma_grad(b, l, a, o);
-    if (attention_is_limited(a)) return launch_grad<T, true>(b, l, a, o);
-    return launch_grad<T, false>(b, l, a, o);
+    } else if (!attention_is_limited(a)) {
+      return launch_grad<T, false>(b, l, a, o);
+    }
+    return launch_grad<T, true>(b, l, a, o);
   });
 }
 
