@@ -22,9 +22,10 @@ typedef struct brim_safetensor {
       *packed; /* in a GGUF file: data consists of blocks of this type, whose values have `dtype`; NULL: plain values */
 } brim_safetensor;
 
-/* Length and brim_hash of a written file. */
+/* Length and XXH64 (seed 0) of a written file. */
 typedef struct brim_file_digest {
   uint64_t bytes, hash;
+  bool is_fnv1a; /* the hash is FNV-1a; only in older checkpoints */
 } brim_file_digest;
 
 /* Writes `path` (not atomically), synced to disk; on failure the file is removed. Tensors keep their order, except
