@@ -42,7 +42,8 @@ typedef struct qfedavg {
   double q;
 } qfedavg;
 static const brim_param qfedavg_table[] = {
-    BRIM_PARAM(F64, qfedavg, q, "1", "[0,10]", "exponent of a client's loss in its weight; 0: all clients count alike"),
+    BRIM_PARAM(F64, qfedavg, q, "1", "[0,10]",
+               "exponent of a client's loss in its weight; 0: all clients have the same weight"),
     BRIM_PARAMS_END};
 
 #define LEAST_LOSS 1e-10 /* added to each loss, as in the authors' program, so that no weight is 0 */

@@ -16,7 +16,8 @@ typedef struct robust {
 } robust;
 
 #define BYZANTINE                                                                                                      \
-  BRIM_PARAM(I64, robust, byzantine, "1", "[0,1000000]", "malicious clients in a round that the result tolerates")
+  BRIM_PARAM(I64, robust, byzantine, "1", "[0,1000000]",                                                               \
+             "number of malicious clients in a round that the result tolerates")
 
 /* ---- median and trimmed mean ---- */
 
@@ -246,7 +247,7 @@ static const brim_aggregator_ops multi_krum_ops = {.size = sizeof(brim_aggregato
 static const brim_param multi_krum_table[] = {
     BYZANTINE,
     BRIM_PARAM(I64, robust, chosen, "auto", "auto|[1,1000000]",
-               "updates that are averaged; auto: all of a round but `byzantine`"),
+               "number of updates to average; auto: all of a round but `byzantine`"),
     BRIM_PARAMS_END};
 const brim_plugin brim_aggregator_multi_krum = {.size = sizeof(brim_plugin),
                                                 .kind = BRIM_AGGREGATOR,

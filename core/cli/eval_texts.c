@@ -206,7 +206,7 @@ static brim_status evaluate_text(work *w, const brim_text *text)
   if (chooses_context(w) && context_of(w) > CONTEXT_DEFAULT) BRIM_TRY(reopen(w, CONTEXT_DEFAULT, false));
   const int64_t context = context_of(w);
   if (context < 2)
-    return brim_fail(BRIM_ECONFIG, "a window of %" PRId64 " token predicts nothing: set a longer context", context);
+    return brim_fail(BRIM_ECONFIG, "a window of %" PRId64 " token predicts no token: set a longer context", context);
   if (w->stride == 0) w->stride = context / 2;
   if (w->stride >= context)
     return brim_fail(BRIM_ECONFIG,

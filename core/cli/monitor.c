@@ -199,7 +199,7 @@ static const brim_option options[] = {
     {"--json", BRIM_CLI_FLAG(monitor, json), NULL, "print JSON; with --every a line for each snapshot"},
     {"--every", BRIM_CLI_STRING(monitor, every), "SECONDS", "take a snapshot at this interval"},
     {"--metrics", BRIM_CLI_STRING(monitor, metrics), "FILE",
-     "write OpenMetrics to a file, such as one of node_exporter's textfile collector"},
+     "write OpenMetrics to a file, for example for node_exporter's textfile collector"},
     {"--from", BRIM_CLI_STRING(monitor, from), "FILE", "show snapshots that --json has written, instead of a host"},
     {NULL}};
 

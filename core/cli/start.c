@@ -449,8 +449,8 @@ static brim_status ask_all(start *s, bool *go)
   return ask_to_start(s, go);
 }
 
-static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "accept every default without asking"},
-                                      {NULL}};
+static const brim_option options[] = {
+    {"--yes", BRIM_CLI_FLAG(start, yes), NULL, "accept every default without a question"}, {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {

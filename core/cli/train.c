@@ -337,7 +337,7 @@ static void list_methods(const brim_registry *registry)
        "run a sweep: one run per combination of values, in sequence"},                                                 \
       {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},              \
       {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,                                         \
-       "wait after every operation, so that an error names the operation that failed; slow"},                          \
+       "wait after every operation, so that an error names the operation that failed; this is slow"},                  \
   {                                                                                                                    \
     "--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)                                                          \
   } /* replace the sweep's own options */

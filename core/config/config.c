@@ -232,7 +232,7 @@ static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, cons
   const char *name = brim_arena_printf(l->c.arena, "%.*s", (int)length - 1, node->scalar + 1), *home = home_of(name);
   if (name[0] && !home) return node;
   if (!home || !home[0]) {
-    brim_problem_at(&l->c.problems, &node->origin, "'%s': $HOME is not set, so '~' has no meaning", row->path);
+    brim_problem_at(&l->c.problems, &node->origin, "'%s': $HOME is not set, so '~' cannot be replaced", row->path);
     return node;
   }
   brim_yaml *expanded = brim_yaml_clone(l->c.arena, node);

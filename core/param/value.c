@@ -295,7 +295,7 @@ static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, voi
   const double one = mb ? 1 << 20 : 1; /* bytes of the key's own unit */
   const long double size = factor == 0 ? (long double)integer : floorl((long double)number * factor / one);
   if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size below 2^63 bytes");
-  if (size < 0) return problem_is(problem, node, "a size that is not negative");
+  if (size < 0) return problem_is(problem, node, "a size of at least 0 bytes");
   if (size == 0 && factor > 0 && number > 0)
     return problem_is(problem, node, mb ? "a size of at least 1 MiB" : "a size of at least 1 byte");
   BRIM_TRY(check_range(row, size, node, problem));

@@ -115,7 +115,7 @@ static brim_status check_evaluated(const brim_setup *s)
                           : NULL;
     if (why)
       return brim_fail(BRIM_ECONFIG,
-                       "%s=%s evaluates other weights than it trains and cannot be used with %s\nuse another "
+                       "%s=%s evaluates other weights than it trains, so it cannot be used with %s\nuse another "
                        "optimizer, or remove that setting",
                        i == 0 ? "optimizer" : "server_optimizer", of[i]->id, why);
   }

@@ -135,7 +135,7 @@ void brim_doctor_devices(brim_doctor *d)
     if (b->failure) {
       const char *rest = strchr(b->failure, '\n');
       brim_doctor_add(d, strcmp(b->id, chosen) == 0 ? BRIM_FINDING_PROBLEM : BRIM_FINDING_WARNING, "devices",
-                      rest ? rest + 1 : "choose another backend, or mend this one (see docs/guide/gpus.md)",
+                      rest ? rest + 1 : "choose another backend, or repair this one (see docs/guide/gpus.md)",
                       "backend '%s' cannot be used: %.*s", b->id, (int)strcspn(b->failure, "\n"), b->failure);
       continue;
     }

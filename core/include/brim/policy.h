@@ -30,7 +30,8 @@ extern "C" {
 
 #define BRIM_REASON_BYTES 200
 
-/* Requirements of the user that hold with any policy: the values of the configuration keys of the same names. */
+/* Requirements of the user, which hold whatever a policy decides: the values of the configuration keys of the same
+ * names. */
 typedef struct brim_demands {
   const char *device; /* "auto", or the name of a device that the key `device`, $GPU_DEVICE_ID or a policy with a limit
                          has fixed */
@@ -83,10 +84,11 @@ typedef struct brim_plan_query {
   const brim_demands *demands;
   const brim_device_view *device; /* the device to plan for */
   uint64_t room_bytes;            /* the memory that a plan may use there now, within all limits */
-  uint64_t later_bytes;           /* the same for the empty device, if the run may wait; else room_bytes */
-  uint64_t all_bytes;             /* total memory of all devices of the backend */
-  int64_t effective_batch;        /* samples in a step; with several ranks, this rank's share of them */
-  int64_t batch_size;             /* training.batch_size, at most effective_batch; 0: auto */
+  /* The memory that a plan may use once the device is empty, if the run may wait; else room_bytes. */
+  uint64_t later_bytes;
+  uint64_t all_bytes;         /* total memory of all devices of the backend */
+  int64_t effective_batch;    /* samples in a step; with several ranks, this rank's share of them */
+  int64_t batch_size;         /* training.batch_size, at most effective_batch; 0: auto */
   const int64_t *micro_batch; /* the allowed sizes, largest first. Each divides the effective batch; with several ranks
                                  each is the whole share, or divides the effective batch of all ranks */
   size_t micro_batch_count;   /* at least 1 */
@@ -123,14 +125,14 @@ BRIM_EXPORT brim_status brim_plan_figures_of(const brim_plan_query *query, int64
                                              brim_plan_figures *out);
 
 typedef struct brim_plan_choice {
-  int64_t micro_batch; /* one of the list */
+  int64_t micro_batch; /* one of query->micro_batch */
   int32_t precision;   /* enum brim_policy_precision */
   const char *model;   /* an option of the group `model` to train instead; NULL: the current model */
   char reason[BRIM_REASON_BYTES];
 } brim_plan_choice;
 
-/* A plan could not be placed, or memory ran out in a step, and cleaning up did not help. No work is lost: plans are
- * placed between steps, and the run repeats a step that failed. */
+/* A plan could not be placed, or memory ran out in a step, and cleaning up did not free enough. No work is lost: plans
+ * are placed between steps, and the run repeats a step that failed. */
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
