@@ -25,10 +25,11 @@
 #include "base/handler_text.h"
 #include "base/mapping.h"
 
-#define STACK_BYTES ((size_t)64 * 1024) /* several times the registers that a signal saves with AVX-512 and AMX */
-#define LOOK_BYTES 16384                /* bytes to search of the stack of the thread that crashed */
-#define FRAMES 64                       /* maximum number of calls that lead to the crash, or to exit() */
-#define WAIT_MS 2000                    /* wait for another thread that is writing its message */
+/* Several times the size of the registers that the kernel saves for a signal with AVX-512 and AMX. */
+#define STACK_BYTES ((size_t)64 * 1024)
+#define LOOK_BYTES 16384 /* bytes to search of the stack of the thread that crashed */
+#define FRAMES 64        /* maximum number of calls that lead to the crash, or to exit() */
+#define WAIT_MS 2000     /* wait for another thread that is writing its message */
 
 static const struct {
   int signal;

@@ -17,7 +17,8 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* slice of the wait; a stop of the process counts as at most two slices */
+/* Longest time between two looks at the clocks; if the process was stopped, a look counts at most twice this time. */
+#define SLICE_SECONDS 0.05
 /* Polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread. */
 #define SPINS 5000
 #define JOIN_SECONDS 1
@@ -151,8 +152,9 @@ static double processor_seconds(const brim_guard *g)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The time until now in which the thread, or the caller, which must wake up to see the answer, could have run, but
- * other threads had the processors. Without the time since they could run last. */
+/* Returns the seconds in which the guarded thread or the caller was ready to run while other threads had the
+ * processors. The caller counts too, because it must wake up to see the answer. The time since each last ran is not
+ * included. */
 static double queued_seconds(const brim_guard *g)
 {
   const int tid = atomic_load(&g->tid);
@@ -173,8 +175,8 @@ static bool wait_for_slice(brim_guard *g)
 
 /* Waits for the answer in slices and counts their time against the limits. If a slice takes longer than two, the rest
  * does not count, because the process was stopped. Time in which other threads had the processors does not count
- * either; on a busy machine it may be ten times the processor time. The rest is waiting time. Returns false when a
- * limit is reached. */
+ * either; on a busy machine it may be ten times the processor time. All other time counts as waiting. Returns false
+ * when a limit is reached. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)

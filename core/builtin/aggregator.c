@@ -54,7 +54,7 @@ static brim_status weigh_by_loss(const void *self, const brim_arrival *a, double
   return BRIM_OK;
 }
 
-/* Computes h(k) of the paper, divided by L = 1 / rate, as the paper's updates are. */
+/* Computes h(k) of the paper divided by L = 1 / rate, because brim's updates are the paper's updates divided by L. */
 static brim_status scale_by_curvature(const void *self, const brim_arrival *a, double weight, brim_arrival_scale *out)
 {
   const double q = ((const qfedavg *)self)->q;

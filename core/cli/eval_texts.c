@@ -296,7 +296,7 @@ static brim_status fit_context(work *w, int64_t longest)
 /* ---- the result ---- */
 
 typedef struct tally {
-  /* By the sum of logarithms, and by that sum divided by characters or by bytes. */
+  /* Questions answered correctly by the sum of logarithms, and by that sum divided by characters or by bytes. */
   int64_t right, right_norm, right_bytes;
 } tally;
 

@@ -16,7 +16,8 @@
 
 #define BATCHES_SHOWN_MAX 12
 
-/* The words that answers add to the command line; each has a place. NULL: none, because the value is already set. */
+/* Each answer adds a word to the command line, in its own place of `word`; NULL: the command line sets the value
+ * already. */
 enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, ACCUMULATION, ANSWERS };
 
 typedef struct start {

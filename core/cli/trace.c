@@ -27,7 +27,7 @@
 #define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
 #define ROWS 20                           /* operations that --top shows */
 #define SILENCE_SECONDS 2.0               /* seconds after which a wait prints its reason */
-/* Two such texts are the same if they agree in this many characters, even if figures after them differ. */
+/* Two reasons count as equal if this many characters at their start are equal; figures after them may differ. */
 #define SAME_LENGTH 24
 
 typedef struct wishes {

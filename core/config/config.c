@@ -90,7 +90,8 @@ static void unknown_key(loading *l, const char *path, const brim_yaml *node)
 static void missing_value(loading *l, const char *path, const brim_schema_row *row, const brim_yaml *node)
 {
   if (l->c.request->allow_missing) return;
-  if (node && node->origin.from) return; /* reported where it is defined */
+  /* An interpolation gave this value: brim reports the missing value where it is defined. */
+  if (node && node->origin.from) return;
   brim_text where = {0};
   if (node) brim_yaml_print_origin(&node->origin, &where);
   if (node && row) brim_text_add(&where, "   ");

@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define FRACTION_BITS (32 - 8 - 2) /* bits of a weight: 8 bits are for the pixel, 2 for sums outside of 0..255 */
-#define SUPPORT_MAX 2              /* half-width of the widest filter, bicubic, in pixels of the result */
+/* Fraction bits of a weight in a sum of 32 bits: 8 bits hold the pixel, and 2 hold sums outside of 0..255. */
+#define FRACTION_BITS (32 - 8 - 2)
+#define SUPPORT_MAX 2 /* half-width of the widest filter, bicubic, in pixels of the result */
 #define ALIGN_BYTES 64u
 
 /* The pixels of a line that contribute to a pixel of the result, and their weights. */

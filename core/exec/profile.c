@@ -17,7 +17,7 @@
 #include "base/order.h"
 #include "brim/host.h"
 
-#define DIGITS 6                   /* of a time, as printed */
+#define DIGITS 6                   /* significant digits of a printed time */
 #define WAIT_NANOSECONDS 10000000L /* time between attempts to lock the file for writing */
 #define WAITS_MAX 100              /* number of attempts */
 

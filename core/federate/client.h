@@ -14,7 +14,7 @@ typedef struct brim_client_result {
   int64_t place;           /* the client's place in the round's order of selection */
   double load;             /* number of its samples; decides which rank trains the client, and when */
   double weight;           /* weight of its update in the sum; see fold in brim/ops.h */
-  double loss, correct;    /* sums over these samples, as the metrics hold them */
+  double loss, correct;    /* sums over these samples, in the form of the metrics */
   double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
   double norm;             /* of its update */
   double rates;            /* divisor of its control, see brim_control_rates; known only to the rank that trained it */
