@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 
-/* From a line such as "VmHWM:   1234 kB". */
+/* Reads a line such as "VmHWM:   1234 kB". */
 uint64_t brim_rss_peak_bytes(void)
 {
   static const char key[] = "\nVmHWM:";

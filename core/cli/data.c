@@ -22,7 +22,7 @@ typedef struct data_command {
   int64_t sample_count;
   bool colour; /* else brackets */
   const brim_data *data;
-  int32_t *values, *labels; /* of one sample; with documents, values also contains places */
+  int32_t *values, *labels; /* values and labels of one sample; with documents, values also contains places */
 } data_command;
 
 /* A split of tokens. */

@@ -24,7 +24,7 @@ typedef struct brim_partition_sizes {
 
 typedef struct brim_partition {
   int64_t clients;
-  int64_t samples; /* of all clients; if samples are drawn, a sample counts each time that it is drawn */
+  int64_t samples; /* samples of all clients; if samples are drawn, a sample counts each time that it is drawn */
   uint64_t seed;
   brim_permutation split;   /* the permutation of the data: see brim_data */
   brim_permutation shuffle; /* without a table: sample i of the order is shuffle(i) */

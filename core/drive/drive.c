@@ -127,7 +127,7 @@ brim_status brim_drive_remake(brim_drive **drive)
   old->setup->distribution = (brim_distribution){0};
   left.was = json_incref(old->setup->was);
   brim_drive_close(old);
-  brim_guard_cancel_alarm(); /* the guard may have abandoned policies when they were destroyed */
+  brim_guard_cancel_alarm(); /* a policy that hung in destroy has set an alarm that would end the process */
   return open_once(place, left.config, &left, &options, drive);
 }
 

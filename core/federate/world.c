@@ -227,7 +227,7 @@ static brim_link find_link(const brim_fleet *f, int64_t client, int64_t round)
   return link;
 }
 
-/* The client's part of a transfer. */
+/* Returns the seconds of a transfer between the client and its edge or the server. */
 static double send(const brim_fleet *f, const brim_link *link, int64_t client, int64_t bytes, double delay)
 {
   return brim_link_seconds(link, (double)f->channel[client], bytes, delay);

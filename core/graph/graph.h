@@ -228,7 +228,7 @@ typedef struct brim_update_options {
   const char *op;                /* for one parameter: "adamw"; "formula" for formulas; NULL: no training */
   const char *formula;           /* brim/optimizer.h; NULL if `op` is not "formula" */
   const char *const *scalars;    /* names for the formula, NULL-terminated */
-  uint32_t state_count;          /* its states; each has the parameter's type and shape */
+  uint32_t state_count;          /* the optimizer's states; each has the parameter's type and shape */
   const char *const *state_name; /* NULL: they are numbered */
   /* Adapts *out, which has the fields above, to a parameter; NULL: all parameters use those fields. */
   void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);

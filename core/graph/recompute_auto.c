@@ -237,7 +237,8 @@ static found *slot_of(search *s, uint64_t bytes)
   return &s->slot[bytes * SLOTS / (s->start_bytes + 1)];
 }
 
-/* Whether the current set is better than another one. A descent's set is, if it is as good as one of the blocks. */
+/* Whether the current set is better than another one. Of two equally good sets, one from a descent is better than one
+ * from the blocks. */
 static bool is_best(const search *s, const found *f, uint64_t cost, uint64_t other)
 {
   return f->bytes == 0 || cost < other || (cost == other && f->of_blocks && !s->solves);
@@ -326,7 +327,7 @@ static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
   return true;
 }
 
-/* Looks for solutions with less memory than `solved`, for which there is one, down to `unsolved`. */
+/* Looks for solutions with less memory than `solved`, for which a solution is known, down to `unsolved`. */
 static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint64_t solved)
 {
   for (int tries = 0; tries < LEAST_SOLVES_MAX; tries++) {

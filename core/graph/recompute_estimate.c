@@ -227,7 +227,7 @@ static void move_clone(brim_estimate *e, uint32_t node, uint32_t before)
   note(a->moved, &a->moved_count, a->is_moved, node);
 }
 
-/* From the last node to the first, because readers come after the nodes that they read. */
+/* Goes from the last node to the first, because readers come after the nodes that they read. */
 static void move_clones(brim_estimate *e)
 {
   struct brim_alive *a = e->alive;

@@ -48,7 +48,7 @@ struct brim_room {
   items **spare; /* chunks; those from `used` on are free */
   size_t used, spares, spare_room;
   shelf all;
-  shelf lasting; /* those that live in more than two blocks */
+  shelf lasting; /* the buffers that live in more than two blocks */
   shelf *brief;  /* by block: the short-lived buffers in it; NULL: there are so few buffers that searching `all` is
                     fastest */
   size_t blocks;
@@ -232,7 +232,7 @@ static void insert(brim_room *r, shelf *s, const placed *p)
 static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const items *p = c->item;
-  uint8_t together[CHUNK] = {0}; /* whether each buffer lives at the same time */
+  uint8_t together[CHUNK] = {0}; /* by buffer: whether it lives at the same time as the new one */
   for (size_t i = 0; i < c->count; i++) together[i] = (p->first[i] <= last) & (first <= p->last[i]);
   for (size_t i = 0; i < c->count; i++) {
     uint64_t eight;
@@ -267,7 +267,8 @@ static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes,
 {
   const shelf *s[] = {&r->lasting, &r->brief[first / BLOCK], &r->brief[last / BLOCK]};
   const size_t count = first / BLOCK == last / BLOCK ? 2 : 3;
-  for (size_t i = 0, free = 0; free < count; i = (i + 1) % count) { /* free: the shelves that leave room at `at` */
+  /* free: number of consecutive shelves that leave room at `at`. */
+  for (size_t i = 0, free = 0; free < count; i = (i + 1) % count) {
     const uint64_t before = at;
     at = find_room(s[i], at, bytes, first, last);
     free = at == before ? free + 1 : 1;

@@ -15,7 +15,7 @@ typedef struct brim_seat {
   bool is_child; /* a child of the launcher; otherwise of mpirun */
   bool is_over;  /* the process has ended, with `wait_status` */
   int wait_status;
-  bool came, is_lost; /* came: it has sent HELLO; is_lost: its connection closed without BYE */
+  bool came, is_lost; /* came: the rank has sent HELLO; is_lost: its connection closed without BYE */
   bool left;          /* it has said goodbye */
   int exit_status;    /* reported with goodbye */
   bool waits;         /* in an exchange */

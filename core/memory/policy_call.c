@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "memory/policies.h"
 
-#define SHOWN_BYTES 16384 /* of a query's devices, micro-batches, demands and names, all at their maximum */
+#define SHOWN_BYTES 16384 /* bytes of a query's devices, micro-batches, demands and names, with each at its maximum */
 
 /* A call, shared by both threads. */
 typedef struct call {

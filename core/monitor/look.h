@@ -39,7 +39,7 @@ typedef struct brim_look_host {
   const char *name;
   double time;             /* when the look was taken */
   double load, processors; /* load: runnable threads, mean over a minute; processors: logical ones */
-  /* Of the control group, if that has limits. */
+  /* Memory of the control group if that has limits, else of the machine. */
   uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes, swap_total_bytes;
   const char *failure; /* why there is no information about the host; "": there is */
 } brim_look_host;
@@ -49,7 +49,7 @@ typedef struct brim_look_owner {
   int64_t pid;
   uint64_t bytes;
   bool is_brim, is_mine;
-  const char *user, *name; /* of the process; name: "" for a process in another container */
+  const char *user, *name; /* user and name of the process; name: "" for a process in another container */
 } brim_look_owner;
 
 typedef struct brim_look_device {
@@ -184,8 +184,8 @@ typedef struct brim_look {
   brim_arena arena; /* everything below */
   brim_look_host *host;
   brim_look_device *device;
-  brim_look_ticket *ticket; /* by host, in the order of service */
-  brim_look_run *run;       /* by host: living runs by start, then ended ones, newest first */
+  brim_look_ticket *ticket; /* sorted by host, then in the order of service */
+  brim_look_run *run;       /* sorted by host: living runs by start, then ended runs, newest first */
   brim_look_advice advice[BRIM_LOOK_ADVICE_MAX];
   const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* errors of reading, one line each */
   size_t hosts, devices, tickets, runs, advices, problems;

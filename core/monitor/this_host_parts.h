@@ -38,7 +38,7 @@ struct brim_this_host {
   size_t users;
   brim_past_device past[BRIM_LOOK_DEVICES_MAX];
   size_t pasts;
-  uint64_t busy_ticks, ticks; /* of the processors, at the time of the last look */
+  uint64_t busy_ticks, ticks; /* ticks of the processors at the last look */
   brim_live_entry *live;      /* [BRIM_BOARD_SLOTS] */
   brim_known_run known[BRIM_BOARD_SLOTS + BRIM_ENDED_MAX];
   size_t knowns;

@@ -106,7 +106,7 @@ static const struct {
   const char *name, *help;
   size_t offset;
   bool is_counter;
-  const char *label; /* of a label whose value is the text at `value`; NULL: none */
+  const char *label; /* name of a label whose value is the text at `value`; NULL: no label */
   size_t value;
 } figures[] = {
 #define AT(field) offsetof(brim_openmetrics_run, field)

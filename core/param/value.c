@@ -491,7 +491,7 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES || row->type == BRIM_NAMES) {
     const brim_status status = brim_yaml_parse_value(arena, row->def, origin, &node);
     if (status == BRIM_ENOMEM_HOST)
-      brim_out_of_memory(strlen(row->def)); /* otherwise the default would seem to be missing */
+      brim_out_of_memory(strlen(row->def)); /* returning an error would make the parameter seem to have no default */
     return status == BRIM_OK ? node : NULL;
   }
   node = brim_yaml_scalar(arena, row->def, origin);

@@ -21,7 +21,7 @@ typedef struct header {
   char magic[8];
   uint32_t version, sizes;
   uint64_t string_bytes, cells, ids, keys, runs;
-  uint64_t folder; /* of strings: the absolute path */
+  uint64_t folder; /* offset of the folder's absolute path in the strings */
   uint64_t hash;   /* of all that follows */
 } header;
 static const char magic[8] = "brimruns";

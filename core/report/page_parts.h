@@ -62,7 +62,7 @@ typedef struct brim_page_run {
   json_t *samples;              /* samples.json; an object */
   brim_page_process *process;
   size_t process_count;
-  double queue_seconds, work_seconds; /* of all processes; work: everything except waits in the queue */
+  double queue_seconds, work_seconds; /* seconds of all processes; work: everything except waits in the queue */
   const char *config, *overrides;     /* texts */
   brim_page_clients *clients;         /* NULL: not a federation */
   brim_text notes;                    /* unreadable files, one per line */

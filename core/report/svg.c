@@ -21,7 +21,7 @@
 #define VALUE_MAX 1e100  /* beyond it, differences would overflow */
 #define VALUE_MIN 1e-100 /* smaller differences count as none */
 #define TICKS 5          /* approximate number */
-#define PIECES_MAX 400   /* per curve; two points each */
+#define PIECES_MAX 400   /* pieces of a curve; each has two points */
 
 /* Okabe and Ito's colours, which colour-blind people can distinguish, with brighter ones for a dark background. Further
  * curves are dashed. */

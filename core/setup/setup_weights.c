@@ -80,8 +80,8 @@ void brim_setup_weights_close(brim_setup_weights *w)
 
 typedef struct job {
   const brim_parameter *parameter;
-  size_t source; /* among the weights' parameters; NONE: the parameter has its first values */
-  void *place;   /* of its values; NULL: they pass through a buffer */
+  size_t source; /* its index among the weights' parameters; NONE: the parameter has its first values */
+  void *place;   /* where its values go; NULL: they pass through a buffer */
   uint64_t hash;
 } job;
 
@@ -92,7 +92,7 @@ typedef struct reader {
   brim_setup_weights weights;
   job *job;
   size_t count;
-  uint64_t *chain; /* instead of the jobs' hashes: the hash in older checkpoints, one of all parameters */
+  uint64_t *chain; /* the hash of older checkpoints, over all parameters, instead of the jobs' hashes */
   /* The first parameter, by index, that could not be read. */
   pthread_mutex_t lock;
   int64_t failed;

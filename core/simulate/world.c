@@ -197,7 +197,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
   return out;
 }
 
-/* Called when it has left: the next visit is the first one after this time. */
+/* Called when a visitor has left: its next visit is the first one after this time. */
 static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;

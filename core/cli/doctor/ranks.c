@@ -34,7 +34,7 @@ typedef struct job {
   char output[80];
   int status; /* see waitpid */
   bool has_ended;
-  activity activity; /* of the job while it has not ended */
+  activity activity; /* what the job's processes have used, while the job has not ended */
 } job;
 
 static void prepare(void *context)

@@ -62,7 +62,7 @@ static brim_status gradient_linear_add(brim_autodiff *ad, const brim_node *n)
   return emit_gradients(ad, n, dy, n->in[1], &n->in[2], 1);
 }
 
-/* Rows of x or dy: all dimensions except the last. */
+/* Counts the products of all rows of x (or dy) with the weight. The rows are all dimensions except the last. */
 static void cost_products(const brim_tensor *weight, const brim_tensor *x, brim_cost *out)
 {
   const int64_t rows = brim_shape_count(&x->shape) / x->shape.dim[x->shape.rank - 1];
