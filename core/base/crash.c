@@ -50,7 +50,7 @@ typedef struct code {
 } code;
 
 static _Atomic(code *) codes; /* the plugins' */
-static code brims;            /* its own */
+static code brims;            /* brim's own code */
 static bool watched;
 static pid_t watcher; /* the process that called brim_crash_watch; its children have no run to resume */
 static struct sigaction before[CRASHES];
@@ -192,7 +192,7 @@ static bool follow_calls(uintptr_t at, origin *out)
   const int frames = brim_call_stack_read(frame, FRAMES);
   bool in_brim = false;
   int i = 0;
-  while (i < frames && frame[i] != at) i++; /* of the signal handler */
+  while (i < frames && frame[i] != at) i++; /* skips the frames of the signal handler */
   for (; i < frames; i++) {
     const code *c = code_of(frame[i]);
     in_brim = in_brim || is_in(&brims, frame[i]);

@@ -31,8 +31,8 @@ enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
-  clockid_t clock;    /* of its processor time */
-  atomic_int tid;     /* its number; 0: it has not begun */
+  clockid_t clock;    /* clock of the thread's processor time */
+  atomic_int tid;     /* the thread's number; 0: the thread has not begun */
   pid_t process;      /* the process of the guard; a child forked by a plugin has no caller */
   sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;

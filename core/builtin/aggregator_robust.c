@@ -23,7 +23,7 @@ typedef struct robust {
 
 /* The head of the scratch memory. The exchanges, a strip of columns, and a byte for each row follow. */
 typedef struct sorter {
-  uint64_t count; /* of exchanges */
+  uint64_t count; /* number of exchanges */
   bool is_made;
 } sorter;
 

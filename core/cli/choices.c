@@ -40,7 +40,7 @@ size_t brim_without_space(const char *text, size_t bytes)
     const size_t length = strlen(spaces[i]);
     if (length > bytes || memcmp(text + bytes - length, spaces[i], length) != 0) continue;
     bytes -= length;
-    i = SIZE_MAX; /* from the first again */
+    i = SIZE_MAX; /* starts again with the first kind of space */
   }
   return bytes;
 }

@@ -20,7 +20,7 @@ typedef struct data_command {
   const char *samples, *split; /* as typed */
   bool json;
   int64_t sample_count;
-  bool colour; /* else brackets */
+  bool colour; /* shows classes in colour; otherwise in brackets */
   const brim_data *data;
   int32_t *values, *labels; /* values and labels of one sample; with documents, values also contains places */
 } data_command;

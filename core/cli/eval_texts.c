@@ -13,7 +13,7 @@
 #include "store/summary.h"
 #include "train/score.h"
 
-#define NUMBER_MAX (1 << 24) /* of tokens, or examples */
+#define NUMBER_MAX (1 << 24) /* limit for tokens and for examples */
 #define CONTEXT_DEFAULT 2048 /* context of a model without a run, for --text: more needs more memory and time */
 #define ROW_TOKENS 512       /* row of a model without a run, for --choices: several short texts share a row */
 

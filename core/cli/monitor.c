@@ -29,7 +29,7 @@ typedef struct monitor {
   const char *from, *metrics, *every;
   double seconds;   /* between two looks; 0: one look */
   bool has_metrics; /* the file has been written */
-  bool has_failed;  /* at the last look */
+  bool has_failed;  /* the last look failed */
 } monitor;
 
 static volatile sig_atomic_t is_stopped;

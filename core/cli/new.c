@@ -27,7 +27,7 @@ typedef struct scaffold {
   const char *kind, *name;
   const char *group;  /* whose options its plugins are */
   const char *folder; /* the folder to make */
-  const char *aside;  /* its temporary name */
+  const char *aside;  /* temporary name of `folder` */
   const char *made[MADE_MAX];
   size_t made_count;
 } scaffold;

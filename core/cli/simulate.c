@@ -25,7 +25,7 @@ typedef struct command {
   brim_operands operands;
   brim_sweep sweep;
   brim_sim_shown *shown;
-  size_t count;     /* of simulated combinations */
+  size_t count;     /* number of simulated combinations */
   double simulated; /* seconds of simulated time */
 } command;
 

@@ -26,9 +26,9 @@ typedef struct start {
   brim_arena *arena;
   bool yes; /* take the defaults */
   const char *answer[ANSWERS];
-  brim_config *config; /* with the answers so far */
+  brim_config *config; /* the configuration with the answers so far */
   brim_drive *drive;
-  /* without any answers */
+  /* the configuration without any answers */
   brim_config *own;
   brim_fits fits;
   char *line; /* the last line read */
@@ -277,7 +277,7 @@ static brim_status check_room(start *s)
   const uint64_t room = brim_planner_room(&drive->planner, true);
   uint64_t peak = 0, nearest = UINT64_MAX;
   char a[32], b[32];
-  if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan is checked later */
+  if (is_given(s, "training.batch_size")) return BRIM_OK; /* the plan of a given batch size is checked later */
   for (size_t i = brim_planner_list_cuts(&s->drive->planner); i-- > 0;) {
     const brim_choice c = brim_choice_cut(&drive->choice, drive->planner.micro_batch[i]);
     BRIM_TRY(brim_planner_peak(&drive->planner, &c, &peak));

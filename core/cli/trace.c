@@ -24,7 +24,7 @@
 #include "store/summary.h"
 #include "store/trace_files.h"
 
-#define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
+#define TABLE_BYTES_MAX ((off_t)16 << 20) /* limit for operations.json */
 #define ROWS 20                           /* operations that --top shows */
 #define SILENCE_SECONDS 2.0               /* seconds after which a wait prints its reason */
 /* Two reasons count as equal if this many characters at their start are equal; figures after them may differ. */

@@ -48,7 +48,7 @@ typedef struct brim_partition {
 /* The samples of a client in the order of one of its epochs. */
 struct brim_client_order {
   int64_t epoch;
-  int64_t *sample; /* their numbers in the dataset's training split */
+  int64_t *sample; /* the samples' numbers in the dataset's training split */
   uint32_t *round; /* lookup table of the permutation */
 };
 

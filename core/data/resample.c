@@ -180,7 +180,7 @@ static void filter_columns(const brim_pixels *in, const brim_resize *to, const t
   const int64_t bytes = to->window_columns * in->channels;
   for (int64_t y = 0; y < rows; y++) {
     const uint8_t *from = in->data + (first + y) * in->stride;
-    if (to->columns == in->columns) /* then all weights are 1 */
+    if (to->columns == in->columns) /* with equal widths all weights are 1 */
       memcpy(lines + y * bytes, from + to->left * in->channels, (size_t)bytes);
     else if (in->channels == 3)
       row_of_3(from, t, to->window_columns, lines + y * bytes);

@@ -16,7 +16,7 @@
 typedef struct failure {
   brim_status status;
   brim_error error;
-  const char *what; /* that failed: "step 3" */
+  const char *what; /* the work that failed: "step 3" */
 } failure;
 
 /* Copies the thread's error text. */

@@ -16,7 +16,7 @@ typedef struct brim_client_result {
   double weight;           /* weight of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, in the form of the metrics */
   double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
-  double norm;             /* of its update */
+  double norm;             /* Euclidean norm of its update */
   double rates;            /* divisor of its control, see brim_control_rates; known only to the rank that trained it */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double personal;         /* accuracy of its personal model, measured while that model trains (Ditto); else NAN */

@@ -26,8 +26,8 @@ struct brim_kept {
   size_t residuals;
   const field *personal; /* [personals] the personal model, in the array after the residuals */
   size_t personals;
-  uint64_t bytes; /* of a client's state */
-  uint64_t hash;  /* of names and sizes */
+  uint64_t bytes; /* bytes of a client's state */
+  uint64_t hash;  /* hash of names and sizes */
   int64_t clients;
 };
 

@@ -107,7 +107,7 @@ void brim_edges_distribute(brim_federation *f)
 
 typedef struct pass {
   brim_federation *federation;
-  double weight;     /* of the edge's clients */
+  double weight;     /* weight of the edge's clients */
   bool has_diverged; /* a parameter of the edge has moved too far, or is not finite */
 } pass;
 

@@ -31,7 +31,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
     return BRIM_OK;
   }
   if (status != BRIM_OK) {
-    *result = before; /* it will be trained again from the start */
+    *result = before; /* the client will be trained again from the start */
     return status;
   }
   if (f->whole) {

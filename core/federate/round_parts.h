@@ -72,7 +72,7 @@ struct brim_federation {
   bool is_open;             /* the sums contain the clients of `round` that have arrived */
   void *sums;               /* these sums, tensor by tensor, while nothing is placed; or NULL */
   brim_lane_fn ask;         /* computes a number of a client in a lane instead of training the client; else NULL */
-  double *answer;           /* its results by turn */
+  double *answer;           /* the results of `ask`, by turn */
   const int64_t *turn_of;   /* the clients whose turns these are */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed, so no more clients are started */

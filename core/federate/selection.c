@@ -27,7 +27,7 @@ typedef struct call {
   brim_losses_fn losses;
   void *context;
   brim_status asked; /* status of the host's last computation of losses for the selector */
-  brim_error loss;   /* its error text, if other ranks could not be reached */
+  brim_error loss;   /* error text of `asked`, if other ranks could not be reached */
 } call;
 
 struct brim_selection_host {

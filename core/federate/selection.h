@@ -28,7 +28,7 @@ brim_fleet_columns brim_selection_columns(brim_selection_host *host);
 typedef struct brim_selection_wish {
   int64_t round, wanted, candidates; /* round: from 0; wanted: at most `candidates` */
   brim_losses_fn losses;
-  void *context;  /* of losses */
+  void *context;  /* passed to `losses` */
   int64_t number; /* key of the selector's random numbers; equal to the round if each round has one selection */
   bool continues; /* not the first selection since brim_selection_begin: the selector's changes accumulate */
 } brim_selection_wish;

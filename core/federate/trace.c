@@ -19,10 +19,10 @@ typedef struct reader {
   FILE *file;
   char *line; /* the current line, without its end */
   size_t room;
-  int64_t number;                /* its number, from 1 */
-  const char *name[COLUMNS_MAX]; /* of the columns */
+  int64_t number;                /* number of the current line, from 1 */
+  const char *name[COLUMNS_MAX]; /* names of the columns */
   int columns;
-  double value[COLUMNS_MAX];  /* of the present line */
+  double value[COLUMNS_MAX];  /* values of the current line */
   size_t column[COLUMNS_MAX]; /* where each value begins, from 1 */
 } reader;
 

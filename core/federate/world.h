@@ -37,7 +37,7 @@ typedef struct brim_fate {
 #define BRIM_ATTEMPTS_MAX 100
 /* An attempt at a round. Another attempt follows only if too few clients arrive. */
 typedef struct brim_moment {
-  int64_t round, attempt; /* from 0 */
+  int64_t round, attempt; /* both from 0 */
   double clock;           /* simulated seconds since the start of the run */
   /* Key of the random numbers: the round; with federate.async the number of the check or of the start. */
   int64_t number;

@@ -160,7 +160,7 @@ struct brim_graph {
   bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
   const void *offers_arg;
   size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
-  uint64_t recomputed_flops; /* their work */
+  uint64_t recomputed_flops; /* work of these clones */
   brim_node **plain;         /* the nodes without clones, as soon as there are clones; else NULL */
   size_t plain_nodes, plain_tensors;
   bool *want;             /* by tensor id: brim_autodiff_want; allocated at its first call */
@@ -204,7 +204,7 @@ typedef struct brim_graph_options {
   int64_t classes, batch; /* classes: see brim_classes */
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all samples */
   uint32_t real;
-  uint32_t activations;   /* their storage type; 0: `real`. See graph/lower.h */
+  uint32_t activations;   /* storage type of activations; 0: `real`. See graph/lower.h */
   bool training;          /* build dropout and the backward pass too */
   bool folds_later;       /* the backward pass ends at tensors made of parameters; the update computes the rest */
   bool squares;           /* also sum the squares of the losses */

@@ -31,7 +31,7 @@ enum brim_op_kind {
   BRIM_KIND_POOLING,
   BRIM_KIND_REDUCTION, /* sums, softmax, losses, metrics */
   BRIM_KIND_LOOKUP,
-  BRIM_KIND_COPY, /* the same for other types and layouts */
+  BRIM_KIND_COPY, /* copies, also to another type or layout */
   BRIM_KIND_UPDATE,
   BRIM_OP_KINDS
 };

@@ -54,7 +54,7 @@ typedef struct search {
   int32_t *first_view, *next_view;     /* by node: first and next view of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
   worth *ranked;                       /* see rank */
-  size_t rank_count, heap;             /* of them */
+  size_t rank_count, heap;             /* sizes of `ranked` and of the heap in it */
   uint32_t *list;                      /* nodes dropped in a step */
   bool solves;                         /* the search now solves the blocks */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];

@@ -2,7 +2,7 @@
 #include "graph/recompute_choices.h"
 
 #define PERIOD_MAX 4 /* longest period, in blocks, with which blocks may repeat */
-#define STEPS 12     /* of bytes kept */
+#define STEPS 12     /* steps into which the range of kept bytes is divided */
 #define CHOICES_MAX (2 * BRIM_PRICES + STEPS)
 #define CANDIDATES_MAX 1024
 _Static_assert(CHOICES_MAX *CHOICES_MAX <= CANDIDATES_MAX && 1 << BRIM_ATOMS_MAX <= CANDIDATES_MAX, "there is room");

@@ -22,7 +22,7 @@ typedef struct brim_estimate {
   brim_walk w;      /* the caller sets w.dropped; w.made: whether a node's clone runs */
   uint32_t *root;   /* by tensor: the tensor whose memory it uses */
   int64_t *bytes;   /* by tensor; 0: not transient */
-  brim_moment when; /* that of the peak */
+  brim_moment when; /* moment of the peak */
   struct brim_alive *alive;
 } brim_estimate;
 

@@ -39,7 +39,7 @@ typedef struct chunk {
 
 /* Some of the placed buffers. */
 typedef struct shelf {
-  chunk *chunk; /* by offset */
+  chunk *chunk; /* sorted by offset */
   size_t count, room;
 } shelf;
 
@@ -57,7 +57,7 @@ struct brim_room {
   uint64_t *floor;
   size_t leaves;
   uint64_t *of_node; /* floors by node, once settled */
-  uint64_t *settled; /* by leaf: the highest of them */
+  uint64_t *settled; /* by leaf: the highest floor of the leaf's nodes */
 };
 
 /* ---- floors ---- */

@@ -16,7 +16,7 @@ typedef struct brim_seat {
   bool is_over;  /* the process has ended, with `wait_status` */
   int wait_status;
   bool came, is_lost; /* came: the rank has sent HELLO; is_lost: its connection closed without BYE */
-  bool left;          /* it has said goodbye */
+  bool left;          /* the rank has said goodbye */
   int exit_status;    /* reported with goodbye */
   bool waits;         /* in an exchange */
   bool has_stop;      /* the stop signal was sent to it */

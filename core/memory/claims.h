@@ -50,7 +50,7 @@ typedef struct brim_ticket {
   int device;                 /* the claimed device; -1: waiting */
   const char *process;        /* name */
   const char *backend, *wish; /* "cpu", "cpu:1" or "any", in the numbering of the waiting process */
-  const uint64_t *key;        /* of the acceptable devices */
+  const uint64_t *key;        /* keys of the acceptable devices */
   size_t keys;
   uint64_t claimed; /* key of the claimed device; 0: waiting */
 } brim_ticket;

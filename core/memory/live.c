@@ -40,8 +40,8 @@ static struct live {
   bool is_open;
   int folder_fd;          /* a descriptor that shows the folder's name to others; -1: none */
   pthread_mutex_t lock;   /* protects the fields below */
-  pthread_cond_t wake;    /* of the thread */
-  pthread_cond_t written; /* by the thread */
+  pthread_cond_t wake;    /* wakes the thread */
+  pthread_cond_t written; /* the thread has written the slot */
   brim_live_slot own;
   uint32_t before_wait; /* state */
   bool is_changed, is_idle, stop;

@@ -150,7 +150,7 @@ typedef struct ask_figures {
   const brim_plan_query *query;
   int64_t micro_batch;
   int32_t precision;
-  brim_plan_figures *out; /* of brim_plan_figures_of */
+  brim_plan_figures *out; /* the result of brim_plan_figures_of */
 } ask_figures;
 
 static brim_status answer_figures(void *context)

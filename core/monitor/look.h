@@ -20,12 +20,12 @@
 /* Limits of a look; if a source has more, brim leaves out the rest and adds a line to `problem`. */
 #define BRIM_LOOK_HOSTS_MAX 64
 #define BRIM_LOOK_DEVICES_MAX 256
-#define BRIM_LOOK_OWNERS_MAX 256 /* of a device */
+#define BRIM_LOOK_OWNERS_MAX 256 /* owners of a device */
 #define BRIM_LOOK_TICKETS_MAX 1024
 #define BRIM_LOOK_RUNS_MAX 1024
-#define BRIM_LOOK_CLASSES_MAX 16 /* of a run's memory */
-#define BRIM_LOOK_CURVES_MAX 4   /* of a run */
-#define BRIM_LOOK_POINTS_MAX 128 /* of a curve */
+#define BRIM_LOOK_CLASSES_MAX 16 /* classes of a run's memory */
+#define BRIM_LOOK_CURVES_MAX 4   /* curves of a run */
+#define BRIM_LOOK_POINTS_MAX 128 /* points of a curve */
 #define BRIM_LOOK_EVENTS_MAX 16  /* the newest events of a run */
 #define BRIM_LOOK_DECISIONS_MAX 16
 #define BRIM_LOOK_PROBLEMS_MAX 16
@@ -84,7 +84,7 @@ typedef struct brim_look_ticket {
 } brim_look_ticket;
 
 enum brim_look_state {
-  /* of a living process; in the order of brim_live_state */
+  /* The states of a living process, in the order of brim_live_state. */
   BRIM_LOOK_PLANNING,
   BRIM_LOOK_WAITING,
   BRIM_LOOK_TRAINING,
@@ -93,7 +93,7 @@ enum brim_look_state {
   BRIM_LOOK_RECOVERING,
   BRIM_LOOK_STOPPING,
   BRIM_LOOK_WORKING, /* predicts, generates or exports: see `command` */
-  /* by the folder alone */
+  /* The states that only the folder shows. */
   BRIM_LOOK_FINISHED,
   BRIM_LOOK_INTERRUPTED,
   BRIM_LOOK_FAILED,

@@ -32,7 +32,7 @@ struct brim_this_host {
   const brim_registry *registry;
   brim_backends backends;
   brim_folder **folder;
-  bool *is_used; /* by the current look */
+  bool *is_used; /* the current look uses the folder */
   size_t folders, folder_room;
   brim_known_user user[BRIM_USERS_KNOWN_MAX];
   size_t users;

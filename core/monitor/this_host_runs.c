@@ -23,7 +23,7 @@
 #define SEARCHED_MAX 4096   /* limit for names in a folder of runs */
 #define SILENT_SECONDS 10.0 /* time without a step: a run that is silent for longer, and for ten steps, is reported */
 #define SILENT_STEPS 10
-#define SILENT_UNKNOWN 60.0 /* the same if the time of a step is not known */
+#define SILENT_UNKNOWN 60.0 /* this limit if the time of a step is not known */
 
 /* ---- folders ---- */
 
@@ -300,7 +300,7 @@ static bool find_end(const brim_looking *k, brim_known_run *known, brim_look_run
   double time;
   const double now = k->look->host[k->host].time;
   const brim_folder *folder = follow(k->l, known->dir);
-  if (!folder || !brim_is_folder(known->dir)) return false; /* it was deleted */
+  if (!folder || !brim_is_folder(known->dir)) return false; /* the folder was deleted */
   const bool has_said = brim_folder_ending(folder, &run->state, &time);
   if (!has_said && brim_run_is_open(known->dir)) return false; /* a process that publishes nothing has resumed it */
   if (!has_said) run->state = BRIM_LOOK_KILLED;

@@ -32,14 +32,14 @@ typedef struct brim_page_clients {
 
 /* A process of a run: the first one, or one that resumed it. */
 typedef struct brim_page_process {
-  size_t first, count; /* its events */
+  size_t first, count; /* the process's events */
   double begin, end;   /* times of its first and last records, seconds since 1970; begin > end: no record has a time */
   double from_step, to_step; /* NAN: unknown */
   const char *how;           /* the event that records its end: "finished", "interrupted", "failed"; NULL: none */
   bool is_resumed;
   double queue_seconds;
   int recoveries;            /* parts of the run that ran out of memory and were repeated */
-  const json_t *environment; /* its line of environment.jsonl, or NULL */
+  const json_t *environment; /* the process's line of environment.jsonl, or NULL */
 } brim_page_process;
 
 /* The state of a run, from its events and its lock. */

@@ -37,7 +37,7 @@ static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-d
 /* Maps values to pixels in one direction. */
 typedef struct axis {
   double low, high, tick; /* values */
-  double first;           /* of the ticks */
+  double first;           /* value of the first tick */
   double from, to;        /* pixels of low and high */
 } axis;
 

@@ -186,7 +186,7 @@ static int32_t list_jobs(reader *r)
   const brim_graph *g = r->graph;
   const brim_setup_weights *w = &r->weights;
   bool apart = g->real == BRIM_DTYPE_F32; /* others are narrowed in a buffer */
-  size_t next = 0;                        /* of the weights' parameters */
+  size_t next = 0;                        /* index among the weights' parameters */
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!g->parameter[i].is_frozen) continue;
     job *j = &r->job[r->count++];

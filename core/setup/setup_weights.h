@@ -15,8 +15,8 @@ typedef struct brim_setup_weights {
   const brim_tensor **parameter;
   size_t *index;
   size_t count;
-  brim_arena arena; /* of copies of parameters */
-  bool is_borrowed; /* from the setup's features */
+  brim_arena arena; /* memory of copies of parameters */
+  bool is_borrowed; /* the weights belong to the setup's features */
 } brim_setup_weights;
 
 /* [plan] Compares names and shapes; does not read values. Errors as for brim_weights_open. On failure there is nothing

@@ -7,7 +7,7 @@
 
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16
-#define BRIM_SCENE_LIST_MAX 4096    /* of every other list */
+#define BRIM_SCENE_LIST_MAX 4096    /* limit for every other list */
 #define BRIM_SCENE_SETTINGS_MAX 256 /* most keys under `settings` of the scenario, and of each job */
 
 /* Seconds: the shortest duration, and the shortest time between repetitions. */
@@ -68,7 +68,7 @@ typedef struct brim_scene_model {
   const char *id;
   uint64_t fixed, sample;
   double sample_time, micro_batch_time, step_time, half_memory, half_time;
-  brim_scene_recompute *recompute; /* by decreasing memory */
+  brim_scene_recompute *recompute; /* sorted by decreasing memory */
   size_t recompute_count;
   brim_scene_peak *peak; /* sorted by micro-batch, ascending; none: computed from `fixed` and `sample` */
   size_t peak_count;

@@ -42,7 +42,7 @@ struct brim_scene {
   program *program;
   run *run;
   ticket ticket[BRIM_SCENE_JOBS_MAX];
-  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* of jobs */
+  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* bytes of jobs */
   int64_t numbers;                              /* tickets so far */
   brim_scene_others others;
 };

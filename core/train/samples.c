@@ -14,9 +14,9 @@
 #include "store/rundir.h"
 
 #define INPUTS_MAX 8       /* number of values shown of a sample that is not a picture */
-#define TOKENS_BEFORE 48   /* tokens of the text before a token, */
-#define TOKENS_AFTER 16    /* and after it */
-#define TEXT_BYTES_MAX 240 /* of each of these texts */
+#define TOKENS_BEFORE 48   /* tokens shown of the text before a token */
+#define TOKENS_AFTER 16    /* tokens shown of the text after it */
+#define TEXT_BYTES_MAX 240 /* limit for each of these two texts */
 
 /* ---- the list ---- */
 

@@ -55,8 +55,8 @@ const brim_drive *brim_trainer_drive(const brim_trainer *trainer);
 /* The trainer's plan; NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
-uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
-uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* of the loader */
+uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* bytes of the arena */
+uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* bytes of the loader */
 /* The host memory of the process, as predicted before anything was placed; all zero for evaluation only. */
 const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 /* The state at the last commit, in which the runner also keeps its own counts (records, best). */

@@ -12,7 +12,7 @@
 #include "plugin/loader.h"
 
 #define CPU_SECONDS 60                  /* for one check */
-#define MEMORY_BYTES ((rlim_t)16 << 30) /* of address space */
+#define MEMORY_BYTES ((rlim_t)16 << 30) /* limit for the child's address space */
 #define FILE_BYTES ((rlim_t)64 << 20)
 
 /* ---- limits ---- */

@@ -14,7 +14,7 @@
 #include "exec/exec.h"
 
 #define STEPS 2000    /* whose scalars are compared */
-#define UPDATES 20    /* that are applied */
+#define UPDATES 20    /* updates that are applied */
 #define GRADIENT 0.01 /* the largest */
 
 static brim_status configure(brim_check *c, const char *further, brim_config **out)

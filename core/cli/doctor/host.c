@@ -68,7 +68,7 @@ void brim_doctor_memory(brim_doctor *d)
 
 static const struct limit {
   int resource;
-  const char *name, *option; /* of the shell's ulimit */
+  const char *name, *option; /* option: of the shell's ulimit */
   uint64_t least;            /* a lower limit is a warning; UINT64_MAX: any limit is one */
   const char *effect;
 } limits[] = {

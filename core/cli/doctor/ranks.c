@@ -19,7 +19,7 @@
 #include "launch/launch.h"
 
 #define POLL_NANOSECONDS 5000000
-#define OUTPUT_BYTES 4096 /* of the job's messages */
+#define OUTPUT_BYTES 4096 /* limit for the output of the job */
 #define GRACE_SECONDS 0.3 /* time for the ranks to end after a signal */
 
 /* The processor time that a job's processes have used. */

@@ -17,7 +17,7 @@
 #include "planner/room.h"
 
 #define PROFILE_DAYS_MAX 180
-#define FREE_SHARE_MIN 0.05 /* of a device's memory */
+#define FREE_SHARE_MIN 0.05 /* part of a device's memory that should be free */
 
 void brim_doctor_plugins(brim_doctor *d)
 {

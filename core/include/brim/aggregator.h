@@ -53,7 +53,7 @@ typedef struct brim_updates {
   const brim_arrival *const *arrival; /* [clients] */
   int64_t first, values;              /* the block has values first..first+values-1 of each update */
   const double *const *update;        /* [clients], each [values]: finite; a zero is positive */
-  void *scratch;                      /* of the size from `scratch`; zeroed before a round's first call */
+  void *scratch; /* memory of the size that ops.scratch returns; zeroed before a round's first call */
 } brim_updates;
 
 typedef struct brim_aggregator_ops {

@@ -214,7 +214,7 @@ typedef struct brim_device_work {
   const brim_node *node; /* the first of `nodes` nodes of a program; NULL: a copy */
   uint32_t nodes;        /* number of nodes that this launch computed */
   uint32_t queue;        /* enum brim_queue */
-  uint64_t bytes;        /* of a copy */
+  uint64_t bytes;        /* bytes of a copy */
   double begin, end;     /* seconds of CLOCK_MONOTONIC */
 } brim_device_work;
 

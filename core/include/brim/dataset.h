@@ -62,7 +62,7 @@ typedef struct brim_picture {
 typedef struct brim_conversation {
   const char *text; /* the rendered conversation, UTF-8 */
   size_t bytes;
-  const int32_t *tokens; /* of the text */
+  const int32_t *tokens; /* the tokens of the text */
   size_t count;
   const int32_t *ends; /* tokens that end an answer */
   size_t end_count;

@@ -62,8 +62,8 @@ typedef struct brim_failed_attempt {
   int64_t attempt;                             /* number of the failed attempt, from 1 */
   brim_status status;                          /* the status that it returned */
   const char *text;                            /* its text from brim_fail(), or else the text of the status */
-  int64_t micro_batch, accumulation;           /* of the failed attempt; 0 in brim_retry */
-  int64_t next_micro_batch, next_accumulation; /* of the next attempt; 0 in brim_retry */
+  int64_t micro_batch, accumulation;           /* sizes of the failed attempt; 0 in brim_retry */
+  int64_t next_micro_batch, next_accumulation; /* sizes of the next attempt; 0 in brim_retry */
 } brim_failed_attempt;
 
 enum brim_oom_answer { BRIM_OOM_GIVE_UP = 0, BRIM_OOM_GO_ON = 1 };

@@ -28,7 +28,7 @@ typedef struct brim_graph brim_graph;
 enum brim_wraps {
   BRIM_WRAPS_NOTHING,
   BRIM_WRAPS_BACKBONE, /* builds it with brim_backbone */
-  BRIM_WRAPS_FEATURES  /* the same, and trains nothing before its features: brim computes the features once */
+  BRIM_WRAPS_FEATURES  /* also builds it, but trains nothing before its features: brim computes the features once */
 };
 
 typedef struct brim_model_ops {

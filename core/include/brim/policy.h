@@ -162,10 +162,11 @@ typedef struct brim_action {
  * federation, a round of clients. */
 typedef struct brim_memory_view {
   uint32_t size;
-  int64_t step, round;                             /* completed so far */
-  int32_t is_end;                                  /* 1: the run ends; no training follows */
-  uint64_t host_total_bytes, host_available_bytes; /* of the cgroup's limit, if that is below the machine's memory */
-  uint64_t process_bytes;                          /* resident */
+  int64_t step, round; /* completed so far */
+  int32_t is_end;      /* 1: the run ends; no training follows */
+  /* Those of the cgroup's limit, if it is below the machine's memory. */
+  uint64_t host_total_bytes, host_available_bytes;
+  uint64_t process_bytes;   /* resident */
   uint64_t device_total_bytes, device_free_bytes, device_planned_bytes; /* planned: the run's arena */
 } brim_memory_view;
 
