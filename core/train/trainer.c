@@ -384,7 +384,8 @@ static brim_status place_again(brim_trainer *t)
   snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);
   if (before > t->footprint.total_bytes) t->footprint.total_bytes = before;
-  return brim_setup_finish_data(t->drive->setup); /* for the loader that was made again */
+  /* The new plan may have made the loader again, which then has no data yet. */
+  return brim_setup_finish_data(t->drive->setup);
 }
 
 void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
@@ -476,7 +477,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
   if (state.step > 0) BRIM_TRY(brim_trainer_make_step(t, state.step - 1, 1, &last));
-  t->step = last.step; /* for the learning rate in records that are written before a step */
+  t->step = last.step; /* records that are written before a step contain its learning rate */
   return BRIM_OK;
 }
 

@@ -22,7 +22,7 @@
 #include "simd_pool.h"
 
 enum {
-  GRAIN_DEFAULT = 16,   /* samples, if the program sets no grain */
+  GRAIN_DEFAULT = 16,   /* samples of a unit if the program sets no grain */
   WAVE_MAX = 16,        /* units whose parts are kept at once, or one for each thread if that is more */
   ADD_PIECE = 4096,     /* elements of dw that a task adds up */
   ALONE_FLOPS = 4000000 /* a sample with this much work is a unit by itself */

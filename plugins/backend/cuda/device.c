@@ -571,7 +571,7 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
 {
   cuda_backend *b = self;
   const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
-  if (b->first && b->pinned) { /* left from the last placement: the core unplaces only by the first instance */
+  if (b->first && b->pinned) { /* the last placement left this memory: the core unplaces only by the first instance */
     (void)cudaFreeHost(b->pinned);
     b->pinned = NULL;
     b->fed = 0;
