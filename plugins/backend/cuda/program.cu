@@ -284,7 +284,7 @@ extern "C" brim_status cuda_program_count(void *self, const brim_program_run *ru
   const watching counting = {false, launches};
   b->is_first_micro_batch = 1;
   memset(launches, 0, (run->count + 1) * sizeof *launches);
-  /* A GPU that is only described has no control block. */
+  /* A GPU that is only described has no control block, so any address stands for it. */
   if (!control) b->control = reinterpret_cast<cuda_control *>(CUDA_ALIGNMENT);
   const brim_status status = run_nodes(b, run, &counting);
   b->control = control;
