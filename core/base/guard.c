@@ -108,7 +108,7 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    /* This is a child that the function forked, and that returned from it. */
+    /* A child process that the function forked can return from it and get here. */
     if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN));
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);

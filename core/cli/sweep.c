@@ -88,7 +88,8 @@ static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *
 {
   brim_config *config = NULL;
   brim_status status = load_job(cli, given, &run->sweep, job, &config);
-  if (status == BRIM_OK && config->settings.repeats > 1) /* only options that the first job lacks can have set it */
+  /* Only options that the first job lacks can have set `repeats`. */
+  if (status == BRIM_OK && config->settings.repeats > 1)
     status = brim_fail(BRIM_ECONFIG,
                        "'repeats' is %lld here and 1 in job 0\n"
                        "to repeat all jobs, write repeats=N on the command line",

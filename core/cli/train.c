@@ -359,7 +359,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   brim_arena words = {0};
   char path[4096];
   const char *file = NULL;
-  train_end ending = {0}; /* also for jobs of a sweep and for ranks, which have printed their errors themselves */
+  train_end ending = {0}; /* jobs of a sweep and ranks use it too, though they have printed their errors themselves */
   brim_rank_launch launch = {.ranks = 1};
   char filler[] = "--job"; /* replaces a value, so that the words keep their positions */
   if (federates) brim_cli_take_dashes(argc, argv, federate_options, filler, &words);

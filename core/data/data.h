@@ -90,7 +90,7 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
                                     void *scratch, void *values, void *label);
 /* [init] Returns the class of training sample `i`, counted in the order of the split; `scratch` as above. ELOAD. */
 brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int32_t *out);
-/* The same for sample `index` of the dataset's training split. */
+/* Returns the class of sample `index` of the dataset's training split. [init] ELOAD. */
 brim_status brim_data_label_at(const brim_data *data, int64_t index, void *scratch, int32_t *out);
 
 /* [any thread] The index in its split of sample `i` of a part. */

@@ -369,7 +369,7 @@ static brim_status start_pieces(brim_exec *exec, const brim_step *step, const do
   return BRIM_OK;
 }
 
-/* The same, node by node. */
+/* Runs the nodes one by one. */
 static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half, brim_reduction_walk *walk, bool sums)
 {
   size_t from, to;

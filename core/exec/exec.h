@@ -109,7 +109,7 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
 /* Copy a persistent tensor, or, after its program has run, a tensor that the graph keeps, in plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
-/* The same for `bytes` bytes of the tensor, from byte `first`. */
+/* Copy only `bytes` bytes of the tensor, from byte `first`. */
 brim_status brim_exec_read_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint64_t first,
                                 uint64_t bytes, void *host);
 brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,

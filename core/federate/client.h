@@ -26,7 +26,7 @@ typedef struct brim_client_result {
   int64_t number;          /* number of its training, the key of its random numbers: the round; see federate.async */
   double discount;         /* factor on the weight of its update, but not on the divisor: 1 unless it is stale */
   brim_fate fate;          /* in the simulated world; without one the client arrives and uses nothing */
-  bool is_done;            /* it has trained, or will not arrive in the simulated world */
+  bool is_done;            /* the client has trained, or will not arrive in the simulated world */
   bool arrived;            /* whether its update is in the sum */
 } brim_client_result;
 

@@ -70,7 +70,7 @@ struct brim_federation {
   float *sketch;            /* [most, BRIM_SKETCH] sketches of updates, or NULL if none are needed */
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums contain the clients of `round` that have arrived */
-  void *sums;               /* these sums, tensor by tensor, while nothing is placed; or NULL */
+  void *sums;               /* the sums, tensor by tensor, while nothing is placed; or NULL */
   brim_lane_fn ask;         /* computes a number of a client in a lane instead of training the client; else NULL */
   double *answer;           /* the results of `ask`, by turn */
   const int64_t *turn_of;   /* the clients whose turns these are */

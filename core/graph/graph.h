@@ -207,7 +207,7 @@ typedef struct brim_graph_options {
   uint32_t activations;   /* storage type of activations; 0: `real`. See graph/lower.h */
   bool training;          /* build dropout and the backward pass too */
   bool folds_later;       /* the backward pass ends at tensors made of parameters; the update computes the rest */
-  bool squares;           /* also sum the squares of the losses */
+  bool squares;           /* builds the sum of the squares of the losses too */
   bool keep_output;       /* the output is read after the program */
   bool keep_features;     /* the backbone's features are read after the program */
   bool keep_token_losses; /* the loss of each token is read after the program, with the answers that `kept_answers`
@@ -293,11 +293,11 @@ void brim_graph_free(brim_graph *g);
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training);
 /* Appends a node; the operation's infer makes its outputs. On error returns NULL, and the graph holds the error. */
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
-                           const brim_attr *attr); /* Whether an operation accepts x; false once the graph has failed.
-                                                      Sets an error if x is NULL or belongs to another graph. */
-bool brim_graph_accepts(
-    brim_graph *g, const char *op, const char *name,
-    const brim_tensor *x); /* The same for an operation on real numbers, which rejects indices too. */
+                           const brim_attr *attr);
+/* Whether an operation accepts x; false once the graph has failed. Sets an error if x is NULL or belongs to another
+ * graph. */
+bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
+/* Whether an operation on real numbers accepts x; it rejects indices too. */
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* Sets the error "axes is NULL" if the author passed NULL for a list. */
 bool brim_graph_needs_list(brim_graph *g, const char *op, const char *name, const void *list, const char *what);

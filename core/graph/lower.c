@@ -14,7 +14,7 @@ static brim_status infer_cast(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Only for the gradient of the data, if requested, because parameters' gradients skip casts. */
+/* Used only for the gradient of the data, if requested, because parameters' gradients skip casts. */
 static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
@@ -39,7 +39,7 @@ typedef struct pass {
 
 static void store_as(const brim_graph *g, brim_tensor *t, uint32_t dtype)
 {
-  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends have a wider type, and they keep it */
+  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends have a wider type, and they keep values in it */
   t->dtype = dtype;
   t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(dtype);
 }

@@ -64,9 +64,9 @@ typedef struct brim_op {
   /* The inputs whose memory out[0] may overwrite if no later node needs them: BRIM_OP_INPLACE(i) | ... The plan uses
    * the first of them that is free. The kernel must read each element before it writes that element. */
   uint32_t inplace;
-  /* The same for out[1], which never overwrites the input that out[0] overwrites. If out[0] is never read, out[1] may
-   * get its memory, so the kernel may write an element of out[1] only when it no longer needs that element of
-   * out[0]. */
+  /* The inputs whose memory out[1] may overwrite. out[1] never overwrites the input that out[0] overwrites. If out[0]
+   * is never read, out[1] may get its memory, so the kernel may write an element of out[1] only when it no longer needs
+   * that element of out[0]. */
   uint32_t inplace_second;
   /* The inputs that the kernel still reads after it has written a part of out[0]. So out[0] never overwrites memory
    * that one of them shares. */

@@ -77,7 +77,7 @@ static void push_down(brim_room *r, size_t at)
     if (below[k] == highest) below[k] = r->floor[at];
 }
 
-/* The same for the nodes of a leaf. Returns their floors. */
+/* Stores the floors of the nodes of a leaf, and their highest. Returns the floors. */
 static uint64_t *settle(brim_room *r, part p)
 {
   uint64_t *floor = &r->of_node[p.begin], *settled = &r->settled[p.at - r->leaves];
@@ -228,7 +228,7 @@ static void insert(brim_room *r, shelf *s, const placed *p)
   if (c->count == CHUNK) split(r, s, at);
 }
 
-/* The same as find_room for the buffers of a chunk. */
+/* Finds room among the buffers of a chunk, as find_room does. */
 static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const items *p = c->item;
@@ -262,7 +262,7 @@ static bool is_brief(const brim_room *r, int32_t first, int32_t last)
   return r->brief && last / BLOCK <= first / BLOCK + 1;
 }
 
-/* The same in all shelves, for a short-lived buffer. */
+/* Finds room in all shelves for a short-lived buffer. */
 static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const shelf *s[] = {&r->lasting, &r->brief[first / BLOCK], &r->brief[last / BLOCK]};

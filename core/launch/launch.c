@@ -54,7 +54,8 @@ typedef struct signals {
   sigset_t before;
   struct sigaction action[3];
 } signals;
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM}; /* also if they were ignored before */
+/* These signals are handled even if they were ignored before. */
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM};
 
 static void watch_signals(launcher *l, signals *s)
 {

@@ -34,7 +34,7 @@ _Static_assert(BRIM_ROLE_COUNT <= BRIM_LIVE_CLASSES, "a slot has room for the by
 static struct live {
   char command[sizeof((brim_live_slot *)0)->command];
   enum brim_live_mode mode;
-  brim_board board; /* only the thread uses it while it runs */
+  brim_board board; /* while the thread runs, only the thread uses the board */
   size_t slot;
   pthread_t thread;
   bool is_open;

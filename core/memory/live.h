@@ -135,8 +135,8 @@ enum brim_live_trust {
 typedef struct brim_live_entry {
   uint32_t slot;              /* on the board */
   enum brim_live_trust trust; /* other than GOOD: show brim_live_trouble, and use nothing else */
-  bool is_here;               /* its pid is in this pid namespace, and belongs to the process that wrote the slot */
-  bool is_mine;               /* is_here, and the kernel shows that a process of this user owns the slot */
+  bool is_here; /* the slot's pid is in this pid namespace, and belongs to the process that wrote the slot */
+  bool is_mine; /* is_here, and the kernel shows that a process of this user owns the slot */
   brim_live_slot of;
 } brim_live_entry;
 

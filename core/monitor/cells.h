@@ -61,7 +61,7 @@ void brim_cells_release(brim_cells *cells);
 int brim_cells_put(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *text);
 int brim_cells_printf(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *format, ...)
     BRIM_PRINTF(6, 7);
-/* The same, right-aligned in [column, end). */
+/* Writes the text right-aligned in [column, end). */
 void brim_cells_put_right(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *text);
 /* Stores one of brim's own glyphs, which have ASCII forms (cells.c). */
 void brim_cells_glyph(brim_cells *cells, int row, int column, enum brim_paint paint, uint32_t glyph);

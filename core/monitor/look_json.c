@@ -233,7 +233,7 @@ static json_t *text_json(const char *text)
 {
   if (!text || !text[0]) return json_null();
   json_t *out = json_string(text);
-  return out ? out : json_string("?"); /* it is not UTF-8 */
+  return out ? out : json_string("?"); /* the text is not UTF-8 */
 }
 
 static json_t *list_json(const table *t, const void *first, size_t count);

@@ -23,7 +23,7 @@
 #define SEARCHED_MAX 4096   /* limit for names in a folder of runs */
 #define SILENT_SECONDS 10.0 /* time without a step: a run that is silent for longer, and for ten steps, is reported */
 #define SILENT_STEPS 10
-#define SILENT_UNKNOWN 60.0 /* this limit if the time of a step is not known */
+#define SILENT_UNKNOWN 60.0 /* time without a step if the time of a step is not known */
 
 /* ---- folders ---- */
 

@@ -17,7 +17,7 @@
 #define LOOK_SECONDS 1.0 /* time between two checks whether the run has ended */
 #define KILLED_SECONDS 2 /* wait before the last page of a run that was killed */
 #define LINE_ENDS 1      /* the run has announced its end */
-#define LINE_BROKEN 2    /* its process is gone */
+#define LINE_BROKEN 2    /* the run's process is gone */
 
 /* Replaces the page by renaming. The temporary name contains this process's number, because the next process of a run
  * may already be writing its own page. The page is not synced, because a lost page can be made again. */

@@ -44,9 +44,9 @@ typedef struct brim_page_process {
 
 /* The state of a run, from its events and its lock. */
 enum brim_page_state {
-  BRIM_PAGE_ENDED,   /* its last process recorded its end; or there are no events */
+  BRIM_PAGE_ENDED,   /* the run's last process recorded its end; or there are no events */
   BRIM_PAGE_RUNNING, /* a process holds its lock */
-  BRIM_PAGE_LOST     /* its last process recorded no end: it was killed, or the machine stopped */
+  BRIM_PAGE_LOST     /* the run's last process recorded no end: it was killed, or the machine stopped */
 };
 
 /* A run, with data that only its own page shows. NULL: the file is missing or damaged. */

@@ -53,8 +53,8 @@ typedef struct brim_feature_set brim_feature_set; /* setup/features.h */
 
 typedef struct brim_setup {
   const brim_config *config;
-  brim_config
-      *own_config; /* the configuration made on request (brim_again), which replaces the caller's; may be NULL */
+  /* the configuration made on request (brim_again), which replaces the caller's; may be NULL */
+  brim_config *own_config;
   const brim_settings *settings;
   brim_setup_options options;
   brim_world world;                /* this rank, and the number of ranks */

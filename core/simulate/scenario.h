@@ -128,7 +128,7 @@ typedef struct brim_scenario {
 
 /* [init] Reads a file. ECONFIG with every mistake and its position; ELOAD if it cannot be read. */
 brim_status brim_scenario_read(const char *path, brim_scenario **out);
-/* The same from text; `file` is used in messages. */
+/* Reads a scenario from text; `file` is used in messages. */
 brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out);
 void brim_scenario_free(brim_scenario *scenario);
 /* Appends settings to `out` as words "key=value"; allocates from `arena`. */

@@ -386,7 +386,7 @@ static brim_status run_token(brim_generator *g)
   return brim_exec_read(brim_trainer_exec(g->trainer), g->token, g->token->graph->kept, g->output);
 }
 
-/* The same for one text, without caches. */
+/* Runs the program for one text, without caches. */
 static brim_status run_sample(brim_generator *g, const text *t)
 {
   brim_exec *exec = brim_trainer_exec(g->trainer);

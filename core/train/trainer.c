@@ -174,7 +174,7 @@ static brim_status load_weights(brim_trainer *t, bool rest, json_t **record)
   BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
   if (w.weights) {
     if (!brim_config_backbone(t->drive->setup->config))
-      status = fill(t, &w, rest); /* else brim_frozen_write has done it */
+      status = fill(t, &w, rest); /* for a backbone, brim_frozen_write has done it */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK) brim_weights_print(w.weights, &text);
     if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));

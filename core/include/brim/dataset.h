@@ -55,7 +55,7 @@ typedef struct brim_picture {
   int64_t side_needed;
 } brim_picture;
 
-#define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
+#define BRIM_NO_TOKEN (-100) /* equal to PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
 
 /* A conversation as tokens. Memory belongs to the dataset and is valid until its next call of converse(), or destroy.
  * Since ABI 1.12. */

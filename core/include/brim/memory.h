@@ -59,10 +59,10 @@ static inline bool brim_is_oom(brim_status status)
 
 /* An attempt that ran out of memory. Another one follows if the handler agrees. */
 typedef struct brim_failed_attempt {
-  int64_t attempt;                             /* number of the failed attempt, from 1 */
-  brim_status status;                          /* the status that it returned */
-  const char *text;                            /* its text from brim_fail(), or else the text of the status */
-  int64_t micro_batch, accumulation;           /* sizes of the failed attempt; 0 in brim_retry */
+  int64_t attempt;                   /* number of the failed attempt, from 1 */
+  brim_status status;                /* the status that it returned */
+  const char *text;                  /* text of the failure from brim_fail(), or else the text of the status */
+  int64_t micro_batch, accumulation; /* sizes of the failed attempt; 0 in brim_retry */
   int64_t next_micro_batch, next_accumulation; /* sizes of the next attempt; 0 in brim_retry */
 } brim_failed_attempt;
 

@@ -135,7 +135,8 @@ BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
  * first, or brim_permute to mix the channels of each pixel. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
-/* The same with existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or more. */
+/* A linear layer with existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or
+ * more. */
 BRIM_EXPORT brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight,
                                           brim_tensor *bias);
 /* a [N, ..., M, K] times b [N, ..., K, P]; transpose_a and transpose_b first swap the operand's last two dimensions. */
@@ -310,7 +311,7 @@ BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
 /* Reduces over `count` axes; `keep`: keeps them as dimensions of size 1. */
 BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
 BRIM_EXPORT brim_tensor *brim_mean(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
-/* The same elements in another shape; one dimension may be -1. dim[0] must be N. */
+/* Returns the same elements in another shape; one dimension may be -1. dim[0] must be N. */
 BRIM_EXPORT brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim);
 /* [N, ...] -> [N, product of the other dimensions]. */
 BRIM_EXPORT brim_tensor *brim_flatten(brim_graph *g, brim_tensor *x);

@@ -48,8 +48,8 @@ typedef struct brim_demands {
 typedef struct brim_device_view {
   char name[64]; /* "cuda:0", as in the key `device` */
   uint64_t total_bytes, free_bytes;
-  int32_t
-      is_shared;   /* other processes use it too, and a run can wait for it: a GPU, or a share of a host with a limit */
+  /* other processes use it too, and a run can wait for it: a GPU, or a share of a host with a limit */
+  int32_t is_shared;
   int32_t on_host; /* it uses the host's processors */
   int32_t waiting; /* queued runs that could use it */
   int32_t tried;   /* a plan of this run could not be placed here */
@@ -138,9 +138,9 @@ typedef struct brim_oom {
   int64_t micro_batch;
   uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: the bytes that were available or, if the run may
                                         wait, that can become available */
-  int64_t
-      retries; /* further plans tried on this device after one that had room (needed_bytes <= room_bytes) but could not
-                  be placed or ran out of memory in a step. Plans larger than the room are not tried and do not count */
+  /* Further plans tried on this device after a plan that had room (needed_bytes <= room_bytes) but could not be placed,
+   * or that ran out of memory in a step. Plans larger than the room are not tried and do not count. */
+  int64_t retries;
   brim_plan_query plan;
   brim_device_query devices;
   int32_t device; /* index of the device where it happened */
@@ -166,7 +166,7 @@ typedef struct brim_memory_view {
   int32_t is_end;      /* 1: the run ends; no training follows */
   /* Those of the cgroup's limit, if it is below the machine's memory. */
   uint64_t host_total_bytes, host_available_bytes;
-  uint64_t process_bytes;   /* resident */
+  uint64_t process_bytes;                                               /* resident */
   uint64_t device_total_bytes, device_free_bytes, device_planned_bytes; /* planned: the run's arena */
 } brim_memory_view;
 
@@ -235,8 +235,8 @@ typedef struct brim_step_plan {
   int64_t micro_batch;            /* one of `choice`; 0: keep the plan, but report the reason */
   uint64_t within_bytes;          /* as for peak_within */
   char reason[BRIM_REASON_BYTES]; /* shown after "micro-batch 64 -> 16, " or "keeps its plan: " */
-  int32_t
-      lanes; /* clients of a federation that train at a time, at most lanes_max; 0: as many as now. Since ABI 1.12 */
+  /* clients of a federation that train at a time, at most lanes_max; 0: as many as now. Since ABI 1.12 */
+  int32_t lanes;
 } brim_step_plan;
 
 typedef struct brim_policy_ops {

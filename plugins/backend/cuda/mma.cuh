@@ -197,7 +197,7 @@ static __device__ inline void mma_combine(float (&sum)[DEPTH / 8][4], const floa
     }
   }
 }
-/* Does the same for p and q together, so that b is read once. */
+/* Does the work of mma_combine for p and q together, so that b is read once. */
 template <typename T, int DEPTH, int N>
 static __device__ inline void mma_combine_both(float (&sum)[DEPTH / 8][4], const float (&p)[N][4],
                                                float (&other)[DEPTH / 8][4], const float (&q)[N][4], const T *b)

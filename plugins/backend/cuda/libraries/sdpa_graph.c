@@ -182,7 +182,7 @@ static tensor apply(builder *g, each e, tensor out)
   finish_operation(g, operation);
   return out;
 }
-/* Does the same, with an intermediate tensor as its result. */
+/* Applies an operation with an intermediate tensor as its result. */
 static tensor apply_float(builder *g, cudnnPointwiseMode_t mode, tensor x, tensor b, layout of)
 {
   return apply(g, (each){mode, x, b, .type = CUDNN_DATA_FLOAT}, between(g, of, CUDNN_DATA_FLOAT));
