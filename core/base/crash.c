@@ -144,8 +144,8 @@ static void add_hex(brim_handler_text *m, uintptr_t value)
   brim_handler_text_add_number(m, value, 16);
 }
 
-/* Where a thread crashed; if the instruction is the first of a function, also the address to which the function
- * returns. */
+/* The place where a thread crashed. If the instruction is the first of a function, also the address to which the
+ * function returns. */
 typedef struct place {
   uintptr_t at, stack, caller; /* caller: 0 if unknown */
 } place;
@@ -178,7 +178,7 @@ static place place_of(const void *context)
   return p;
 }
 
-/* Where a crash comes from. */
+/* The code that a crash comes from. */
 typedef struct origin {
   const code *plugin; /* NULL: unknown, or the code is brim's own */
   uintptr_t at;       /* address in the plugin's code; else that of the instruction that crashed */
@@ -491,7 +491,7 @@ void brim_crash_reading(const char *file)
   atomic_store(&read_file, file);
 }
 
-/* There are two buffers, because the handler may be reading the other one. */
+/* There are two buffers, because the handler may be reading one while this writes the other. */
 void brim_crash_advice(const char *text)
 {
   const char *now = atomic_load(&current_advice);

@@ -324,7 +324,7 @@ brim_status brim_folder_sync(const char *path)
   brim_status status = BRIM_OK;
   if (sync_fd(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
     status = brim_fail(BRIM_EIO, "cannot sync folder '%s' to disk: %s", path, strerror(errno));
-  close(fd); /* nothing was written through it */
+  close(fd); /* the result is ignored, because nothing was written through this descriptor */
   return status;
 }
 

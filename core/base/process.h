@@ -7,7 +7,7 @@
 
 /* Bytes; 0 if the system does not report it. */
 uint64_t brim_rss_peak_bytes(void); /* the highest resident memory so far (VmHWM) */
-uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
+uint64_t brim_rss_bytes(void);      /* memory in use now (VmRSS) */
 /* Reads a byte of each page of brim's own code. From here on the resident memory contains all of the code, independent
  * of the parts that run. */
 void brim_touch_code(void);

@@ -17,7 +17,7 @@
 #define PLAIN "\033[0m"
 
 typedef struct data_command {
-  const char *samples, *split; /* as typed */
+  const char *samples, *split; /* both as the user typed them */
   bool json;
   int64_t sample_count;
   bool colour; /* shows classes in colour; otherwise in brackets */

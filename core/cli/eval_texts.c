@@ -30,7 +30,7 @@ typedef struct work {
   const brim_operands *operands;
   const brim_eval_texts *wish;
   brim_arena arena;
-  int64_t context, stride, shots; /* as typed; 0: the default */
+  int64_t context, stride, shots; /* as the user typed them; 0: the default */
   brim_generate_model model;
   brim_drive *drive;
   brim_passage *passage;

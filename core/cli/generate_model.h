@@ -5,7 +5,7 @@
 #include "train/generate.h"
 
 typedef struct brim_generate_model {
-  const char *path;      /* as typed */
+  const char *path;      /* as the user typed it */
   const char *run;       /* equal to `path` if it names a run; else NULL */
   char checkpoint[4096]; /* name of the run's checkpoint; else "" */
   brim_config *config;

@@ -416,7 +416,7 @@ static brim_status become(const char *const *word)
 static void show_plan(const start *s, uint64_t peak)
 {
   const brim_drive *drive = s->drive;
-  const brim_config *config = drive->setup->config; /* after the policies' choices */
+  const brim_config *config = drive->setup->config; /* the configuration after the policies' choices */
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",

@@ -170,7 +170,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
   brim_status status = BRIM_OK;
   double next = brim_now() + SILENCE_SECONDS;
   for (;;) {
-    const bool runs = brim_run_is_open(run); /* before the events are read, so that no event is missed */
+    const bool runs = brim_run_is_open(run); /* read before the events, so that no event is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
     if (stopped)
       status = brim_fail(BRIM_EINTERRUPTED, "interrupted: the run will not trace its next steps");

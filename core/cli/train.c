@@ -170,7 +170,7 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* How the process ends, which may be a rank of a job. */
+/* The end of the process, which may be a rank of a job. */
 typedef struct train_end {
   bool joined;  /* the ranks have connected, and decide together which one reports an error */
   int reported; /* the exit status if the error was already printed; 0: not yet */

@@ -231,7 +231,7 @@ static brim_status lose(brim_dist *d, brim_status status, int32_t late)
   d->is_lost = true;
   d->is_reported = status == BRIM_EPEER;
   brim_error_take(&d->loss);
-  stop_collectives(d); /* otherwise waiting for the device would never end */
+  stop_collectives(d); /* without this, waiting for the device would never end */
   brim_error_put(&d->loss);
   return BRIM_ECOMM;
 }

@@ -18,7 +18,7 @@ typedef struct brim_dist_options {
   const brim_plugin *comm;       /* the chosen communicator, with its parameters */
   void *params;
   const brim_yaml *configuration; /* the configuration as the user set it */
-  int64_t ranks;                  /* as set by the user; below 0: as many as were started */
+  int64_t ranks;                  /* the user's dist.ranks; below 0: as many as were started */
   double timeout_seconds;         /* maximum wait for other ranks */
   uint64_t bucket_bytes;          /* the size of most collectives */
   bool by_messages;               /* the ranks may share a GPU, or lack MPI: collectives go through host memory */

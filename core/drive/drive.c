@@ -153,7 +153,7 @@ brim_status brim_drive_open(const brim_config *config, const brim_setup_options 
 void brim_drive_close(brim_drive *d)
 {
   if (!d) return;
-  brim_dist_disconnect(d->setup->options.dist); /* before the device is released */
+  brim_dist_disconnect(d->setup->options.dist); /* must happen before the device is released */
   brim_drive_end_hold(d);
   brim_planner_close(&d->planner);
   brim_dialogue_close(&d->dialogue);

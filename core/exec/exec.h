@@ -114,8 +114,8 @@ brim_status brim_exec_read_part(brim_exec *exec, const brim_program *program, co
                                 uint64_t bytes, void *host);
 brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
                                  uint64_t first, uint64_t bytes, const void *host);
-/* Where several threads may write a persistent tensor without a copy, before the first step; NULL: the device's arena
- * is not in host memory. */
+/* Returns the address at which several threads may write a persistent tensor without a copy, before the first step.
+ * NULL: the device's arena is not in host memory. */
 void *brim_exec_host_values(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 /* Copy whole tensors, as numbers of type `dtype` in host memory; both types must be real. ENOMEM_HOST. */
 brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,

@@ -60,7 +60,7 @@ static brim_status finish(brim_reduction *r, uint64_t ticket)
   static const char *const name = "wait for a collective";
   const int64_t began = brim_tracing_begin(name);
   const brim_status status = brim_dist_finish(r->dist, ticket);
-  end_followed(r, ticket); /* before the span ends, because an arrow from another rank must lead into the span */
+  end_followed(r, ticket); /* called before the span ends, because an arrow from another rank must lead into the span */
   brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
   return status;
 }

@@ -65,7 +65,7 @@ struct brim_federation {
   int64_t *turn, turns;     /* [turns] the clients that this rank still has to train, in that order */
   double *speed;            /* [ranks] samples per second in the last rounds, exchanged among the ranks */
   double *load;             /* [ranks] each rank's share of a round */
-  bool has_speeds;          /* otherwise all are 1 */
+  bool has_speeds;          /* speeds are known; otherwise all are 1 */
   brim_pace pace;           /* report of this rank in the current round */
   float *sketch;            /* [most, BRIM_SKETCH] sketches of updates, or NULL if none are needed */
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */

@@ -459,7 +459,7 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
 void brim_selection_end(brim_selection_host *h, bool is_committed)
 {
   if (is_committed) h->undo_count = 0;
-  if (h->undo_count == 0) return; /* even if the selector has not learned from the round */
+  if (h->undo_count == 0) return; /* true also if the selector has not learned from the round */
   put_back(h);
   swap_states(h);
 }

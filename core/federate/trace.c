@@ -23,7 +23,7 @@ typedef struct reader {
   const char *name[COLUMNS_MAX]; /* names of the columns */
   int columns;
   double value[COLUMNS_MAX];  /* values of the current line */
-  size_t column[COLUMNS_MAX]; /* where each value begins, from 1 */
+  size_t column[COLUMNS_MAX]; /* position at which each value begins, from 1 */
 } reader;
 
 /* Returns ECONFIG for a column of the current line. */

@@ -79,7 +79,7 @@ typedef struct brim_gradient_shard {
   brim_tensor *own;        /* this rank's part of the sum over all ranks, persistent */
 } brim_gradient_shard;
 
-/* Where a gradient lies within a larger one. */
+/* The place of a gradient within a larger one. */
 typedef struct brim_within {
   const brim_tensor *of; /* the larger gradient, possibly the tensor itself; NULL: none */
   uint64_t at;           /* bytes */
@@ -357,7 +357,7 @@ void brim_graph_cut_backward(brim_graph *g);
  * brim_graph_fuse_loss merged the loss with its gradient, that node too. After these nodes, the step's loss is
  * known. */
 size_t brim_graph_to_loss(const brim_graph *g);
-/* As brim_graph_node, but returns the only output; NULL on error. */
+/* Appends a node like brim_graph_node, but returns its only output; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);
 /* Makes an activation of in[0]'s type with the given shape; for the infer functions of operations. */

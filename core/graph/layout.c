@@ -128,7 +128,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
       const brim_tensor *t = n->out[k];
       join_larger(p, t, last);
       if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0)
-        continue; /* another node has made its buffer, and this node only adds to it */
+        continue; /* another node has made the tensor's buffer, and this node only adds to it */
       const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);

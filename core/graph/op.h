@@ -45,7 +45,7 @@ static inline bool brim_kind_is_product(enum brim_op_kind kind)
  * node of the second. */
 typedef struct brim_fusion {
   uint64_t kind; /* enum brim_fusion_kind; 0: the fusion pass does not make this operation */
-  /* when the first one's result is an output */
+  /* in which graphs the first one's result is an output */
   enum { BRIM_STAYS_NEVER, BRIM_STAYS_IN_TRAINING, BRIM_STAYS } first_stays;
   /* Turns `first` into the fused node. Returns false, with nothing changed, if the two cannot be fused. */
   bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);

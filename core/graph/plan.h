@@ -93,7 +93,7 @@ typedef struct brim_program {
   brim_cost cost;
 } brim_program;
 
-/* How often a node runs in a step that runs its program `times` times. */
+/* Returns how often a node runs in a step that runs its program `times` times. */
 static inline double brim_program_times(const brim_program *p, size_t node, double times)
 {
   return node < p->kept_casts && times > 1 ? 1 : times;

@@ -26,14 +26,14 @@
 #define TRIES_MAX 256
 /* Larger graphs get only one descent, because further descents find little that the blocks do not. */
 #define DESCENTS_NODES_MAX 200
-/* How often the blocks are solved for one budget. */
+/* Limit for solving the blocks for one budget. */
 #define SOLVES_MAX 3
 /* Budgets that are tried below the smallest 64th for which the blocks have a solution. */
 #define LEAST_SOLVES_MAX 4
 /* Limit for the sum of the sizes of all solutions. */
 #define SOLVES_SIZE_MAX (56 << 20)
 
-enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory possible */
+enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* the last level, with the least memory possible, has no slot */
 
 typedef struct found {
   uint64_t bytes, work, flops; /* bytes 0: none */

@@ -44,7 +44,7 @@ typedef struct brim_shards {
   /* By parameter: the first element of its gradient, among gradients that are persistent and whole. */
   uint64_t *gradient_at;
   uint64_t *further_at;                  /* by index of a further use: the first element of its gradient */
-  uint64_t replicated_at;                /* where the gradients that every rank has whole start */
+  uint64_t replicated_at;                /* start of the gradients that every rank has whole */
   uint64_t value_count, gradient_count;  /* elements, including gaps */
   size_t parameter_count, further_count; /* sizes of the graph that the shards were made for */
 } brim_shards;

@@ -31,12 +31,12 @@ typedef struct brim_seats {
   brim_seat *seat;                  /* by rank */
   bool own_streams;                 /* the ranks inherited the launcher's streams */
   int32_t waiting;                  /* ranks in the exchange */
-  double since;                     /* when the first rank's message arrived */
+  double since;                     /* time at which the first rank's message arrived */
   double patience;                  /* time limit of the exchange, in seconds */
   uint32_t bytes;                   /* size of each rank's message in the exchange; other sizes are rejected */
   int32_t speaker;                  /* the rank that may report why the job ends; -1: none has asked */
   int32_t ended_by, end_status;     /* the rank that ended the job with BRIM_LINE_END; -1: none */
-  double left_at;                   /* when the first rank sent BYE */
+  double left_at;                   /* time at which the first rank sent BYE */
   char folder[BRIM_EXCHANGE_BYTES]; /* the run's folder; empty if unknown */
   struct pollfd *poll;
 } brim_seats;

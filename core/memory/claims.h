@@ -8,7 +8,7 @@
 
 #define BRIM_CLAIM_DEVICES_MAX 64    /* devices of a backend that can be claimed, from the first */
 #define BRIM_CLAIM_LOOK_SECONDS 0.05 /* wait between the first two checks of the queue; doubles each time */
-/* How long a rank waits for other ranks of its job to place their plans on the same device. */
+/* Time for which a rank waits for other ranks of its job to place their plans on the same device. */
 #define BRIM_CLAIM_TURN_SECONDS 10
 
 typedef struct brim_claim brim_claim;

@@ -37,7 +37,7 @@
 
 typedef struct brim_look_host {
   const char *name;
-  double time;             /* when the look was taken */
+  double time;             /* time at which the look was taken */
   double load, processors; /* load: runnable threads, mean over a minute; processors: logical ones */
   /* Memory of the control group if that has limits, else of the machine. */
   uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes, swap_total_bytes;
@@ -121,7 +121,7 @@ typedef struct brim_look_event {
   const char *kind, *text; /* kind: "decision"; text: "auto_plan: micro-batch 64: the largest that fits" */
 } brim_look_event;
 
-/* How often a policy has made decisions of one kind. */
+/* Counts how often a policy has made decisions of one kind. */
 typedef struct brim_look_decision {
   const char *policy, *kind; /* "auto_plan", "choice"; "recovery", "cleanup" */
   int64_t count;
@@ -137,8 +137,8 @@ typedef struct brim_look_run {
   size_t device;           /* BRIM_LOOK_NONE: none yet, or not known on this host */
   const char *device_text; /* "cuda:0", in the run's numbering; "" before it has a device */
   const char *command;     /* "train"; "" if the run has ended */
-  double started;          /* when the process began; distinguishes runs with the same pid */
-  double since, changed;   /* when the state began; when its slot or folder last changed */
+  double started;          /* time at which the process began; distinguishes runs with the same pid */
+  double since, changed;   /* times at which the state began, and at which the run's slot or folder last changed */
   double silent_seconds;   /* seconds since its last step, if that is much longer than a step takes; else NAN */
   bool is_stopped;         /* the kernel has stopped its process, by a signal such as Ctrl-Z's */
   /* progress; in a federation `step` counts rounds */

@@ -286,7 +286,8 @@ static bool lives(const brim_looking *k, const brim_known_run *known)
 {
   for (size_t i = k->first_run; i < k->look->runs; i++) {
     const brim_look_run *run = &k->look->run[i];
-    if (strcmp(run->folder, known->dir) == 0) return true; /* another process may have resumed it */
+    /* This run is alive, even if another process has resumed it. */
+    if (strcmp(run->folder, known->dir) == 0) return true;
     if (run->pid == known->entry.of.pid && !(run->started < known->entry.of.started) &&
         !(run->started > known->entry.of.started))
       return true;
@@ -366,7 +367,7 @@ static bool is_unique(const brim_looking *k, const brim_look_run *run, const cha
 {
   for (size_t i = k->first_run; i < k->look->runs; i++) {
     const brim_look_run *other = &k->look->run[i];
-    if (!other->folder[0] || strcmp(other->folder, run->folder) == 0) continue; /* another rank */
+    if (!other->folder[0] || strcmp(other->folder, run->folder) == 0) continue; /* a rank of the same run */
     if (strcmp(end_of_path(other->folder, parts), name) == 0) return false;
   }
   return true;

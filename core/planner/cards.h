@@ -25,7 +25,7 @@ typedef struct brim_cards {
   bool limited;               /* the model does not accept longer samples than the longest in the table */
   uint64_t besides_bytes;     /* bytes of a GPU that no plan gets: driver, libraries and headroom */
   bool is_measured;           /* besides_bytes was measured on the run's device; else it is assumed */
-  bool is_described;          /* there is no device: the libraries' scratch in the plans is assumed too */
+  bool is_described;          /* the GPU is only described, so the libraries' scratch in the plans is assumed too */
 } brim_cards;
 
 /* [plan] Computes the table. `plan`: the plan of `choice`. Errors as for brim_planner_plan. */

@@ -87,7 +87,7 @@ brim_claim_request brim_planner_claim_request(const brim_planner *planner, const
  * is -1, a default for the device (one for each thread; BRIM_LANES_OF_GPU on a GPU). At most the clients of a rank in a
  * round; 1 if the backend has no lanes, 0 without a federation. */
 #define BRIM_LANES_OF_GPU 16
-int32_t brim_planner_lanes_useful(const brim_planner *planner); /* as if parallel_clients were -1 */
+int32_t brim_planner_lanes_useful(const brim_planner *planner); /* returns the number for parallel_clients=-1 */
 int32_t brim_planner_lanes(const brim_planner *planner);
 
 /* [plan] Lists the micro-batches that may be chosen, largest first: the rank's whole share of a step, and those that

@@ -298,8 +298,8 @@ static void read_run(brim_index *index, int folder, const char *name, const char
   static const char *const judged[] = {"loss", "accuracy", "perplexity", "mae"};
   reader r = {.index = index, .dir = dir};
   brim_index_begin_run(index, name);
-  for (int i = 0; i < BRIM_INDEX_FILES; i++) /* before reading, so that brim notices a later change */
-    index->run[index->runs - 1].stamp[i] = stamp_of(folder, name, files[i]);
+  /* Sizes and times are taken before reading, so that brim notices a later change. */
+  for (int i = 0; i < BRIM_INDEX_FILES; i++) index->run[index->runs - 1].stamp[i] = stamp_of(folder, name, files[i]);
   brim_index_add_text(index, "name", name);
   if (error) add_problem(&r, brim_arena_printf(&r.arena, "cannot read '%s': %s", dir, strerror(error)));
   if (!error && read_config(&r)) {

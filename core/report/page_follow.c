@@ -81,7 +81,7 @@ brim_status brim_page_follow(const char *dir, const char *path, double every_sec
   while (end == 0) {
     const double start = brim_now(), before = processor_seconds();
     const brim_status status = write_page(dir, path, pause);
-    if (line < 0 && !brim_run_is_open(dir)) return status; /* nothing was going on */
+    if (line < 0 && !brim_run_is_open(dir)) return status; /* the run is not in progress, so one page is enough */
     const double needed = (processor_seconds() - before) / SHARE;
     pause = needed > every_seconds ? needed : every_seconds;
     end = await(dir, line, start + pause);

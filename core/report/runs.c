@@ -111,7 +111,7 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir)
   while (length > 1 && dir[length - 1] == '/') length--;
   dir = brim_arena_string_n(&c->arena, dir, length);
   if (brim_path_join(path, dir, "config.yaml") == BRIM_OK && access(path, F_OK) == 0)
-    return read_run(c, dir); /* even if a sweep has failed in this folder before */
+    return read_run(c, dir); /* a folder with config.yaml is a run, even if a sweep has failed in it before */
   if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
   return read_folder(c, dir);
 }

@@ -34,7 +34,7 @@ enum brim_where_kind {
   BRIM_WHERE_SECONDS, /* 90.5; a list shows 1:31 */
   BRIM_WHERE_TEXTS,
   BRIM_WHERE_DATES, /* 2026-11-27 14:30:59 */
-  BRIM_WHERE_NAMES, /* one of a list */
+  BRIM_WHERE_NAMES, /* one of a list of names */
   BRIM_WHERE_PATHS
 };
 typedef struct brim_where_values {

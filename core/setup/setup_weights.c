@@ -81,7 +81,7 @@ void brim_setup_weights_close(brim_setup_weights *w)
 typedef struct job {
   const brim_parameter *parameter;
   size_t source; /* its index among the weights' parameters; NONE: the parameter has its first values */
-  void *place;   /* where its values go; NULL: they pass through a buffer */
+  void *place;   /* address for the values; NULL: they pass through a buffer */
   uint64_t hash;
 } job;
 
@@ -185,7 +185,7 @@ static int32_t list_jobs(reader *r)
 {
   const brim_graph *g = r->graph;
   const brim_setup_weights *w = &r->weights;
-  bool apart = g->real == BRIM_DTYPE_F32; /* others are narrowed in a buffer */
+  bool apart = g->real == BRIM_DTYPE_F32; /* values of other types are narrowed in a buffer */
   size_t next = 0;                        /* index among the weights' parameters */
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!g->parameter[i].is_frozen) continue;

@@ -29,8 +29,8 @@ void brim_setup_weights_close(brim_setup_weights *weights);
  * are F64. */
 typedef struct brim_frozen_sink {
   brim_status (*take)(void *context, const brim_parameter *parameter, uint32_t dtype, const void *values);
-  /* Where the values are to be written, in the graph's type of real numbers, without a call of take(); NULL: take()
-   * gets them. `place` itself may be NULL. */
+  /* The address for the values, in the graph's type of real numbers, without a call of take(). NULL: take() gets the
+   * values. `place` itself may be NULL. */
   void *(*place)(void *context, const brim_parameter *parameter);
   void *context;
 } brim_frozen_sink;

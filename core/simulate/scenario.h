@@ -119,8 +119,8 @@ typedef struct brim_scenario {
   brim_scene_program *program;
   brim_scene_run *run;
   brim_scene_failure *failure;
-  brim_scene_look *look;         /* none: policies are asked every second, and steps take the times of the model */
-  brim_scene_pressure *pressure; /* none: memory pressure follows from the host's memory */
+  brim_scene_look *look;         /* if empty: policies are asked every second, and steps take the times of the model */
+  brim_scene_pressure *pressure; /* if empty: memory pressure follows from the host's memory */
   brim_scene_job *job;           /* at least one */
   size_t device_count, program_count, run_count, failure_count, look_count, pressure_count, job_count;
   const brim_yaml *settings; /* may be NULL */

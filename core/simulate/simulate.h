@@ -60,7 +60,7 @@ typedef struct brim_simulation {
   brim_sim_job_result job[BRIM_SCENE_JOBS_MAX];
   size_t job_count;
   brim_scene_others others;
-  double end_seconds;                   /* when the last job ended */
+  double end_seconds;                   /* time at which the last job ended */
   int64_t questions;                    /* asked of policies */
   const char *policy[BRIM_CHOICES_MAX]; /* ids, in order */
   size_t policy_count;

@@ -6,7 +6,7 @@
 
 #define MINUTE 60.0
 
-/* When a program or run of the scenario comes, once or repeatedly. */
+/* The times at which a program or run of the scenario comes, once or repeatedly. */
 typedef struct visit {
   double next, since; /* next: time of the next visit; since: time of the last one */
 } visit;
@@ -23,7 +23,7 @@ typedef struct run {
   visit visit;
   enum run_state state;
   double leaves;
-  int device; /* where it is placed */
+  int device; /* the device on which it is placed */
   int64_t number;
 } run;
 /* A job's ticket. */

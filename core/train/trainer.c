@@ -417,8 +417,8 @@ brim_status brim_trainer_park(brim_trainer *t, const char *folder)
     BRIM_TRY(brim_snapshot_copy(t->exec, folder, t->drive->setup->world.rank, &t->kept));
     t->is_kept = true;
   }
-  if (t->exec)
-    (void)brim_drive_hold(t->drive, false); /* otherwise the run would queue for the memory that it has just released */
+  if (t->exec) /* Without this, the run would queue for the memory that it has just released. */
+    (void)brim_drive_hold(t->drive, false);
   unplace(t);
   return BRIM_OK;
 }

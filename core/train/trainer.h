@@ -117,7 +117,7 @@ void brim_trainer_list_samples(brim_trainer *trainer, struct brim_samples *sampl
  * again, namely samples decoded ahead and caches of the backend's libraries. Keeps the choices of recompute, which take
  * some kilobytes, and seconds to compute. */
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
-/* When a step or an evaluation last failed, before any cleanup: brim_now(). */
+/* Returns the time (brim_now()) at which a step or an evaluation last failed, before any cleanup. */
 double brim_trainer_failed_at(const brim_trainer *trainer);
 /* Call between two steps, not while the trainer is ahead. Copies parameters and optimizer state to a file without a
  * name in `folder`, or else to the host's memory, and releases the arena. After that the caller may only write a

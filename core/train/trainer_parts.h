@@ -38,7 +38,7 @@ struct brim_trainer {
   brim_step step;       /* values of the last step that was committed or checked */
   brim_begun begun[2];  /* steps that have begun but not committed, by their number modulo 2 */
   int64_t begun_steps;  /* number of steps that have begun, including those before a resume; at least state.step */
-  double failed_at;     /* when a step or an evaluation last failed: brim_now() */
+  double failed_at;     /* time (brim_now()) at which a step or an evaluation last failed */
   bool torn;            /* an update began and did not end, so the parameters belong to no commit */
   brim_verdict verdict; /* result of the last meeting */
   uint32_t wishes;      /* this rank's wishes for the next meeting */

@@ -26,7 +26,7 @@
 typedef struct activity {
   double processor; /* seconds of processor time */
   double queued;    /* seconds in which they were ready to run, but other programs had the processors */
-  bool reads;       /* one waits for a disk */
+  bool reads;       /* a process waits for a disk */
 } activity;
 
 typedef struct job {
@@ -34,7 +34,7 @@ typedef struct job {
   char output[80];
   int status; /* see waitpid */
   bool has_ended;
-  activity activity; /* what the job's processes have used, while the job has not ended */
+  activity activity; /* the time that the job's processes have used, while the job has not ended */
 } job;
 
 static void prepare(void *context)

@@ -62,7 +62,7 @@ static void look_at_profile(brim_doctor *d, const brim_backend_seen *b, const ch
   struct stat file;
   const brim_profile_subject subject = brim_profile_subject_of(b->id, b->entry->file, info);
   brim_profile *profile = NULL;
-  /* There is no cache: another check reports that. */
+  /* Without a path there is no cache; another check reports that. */
   if (!brim_profile_default_path(&subject, path, sizeof path)) return;
   if (stat(path, &file) != 0) {
     brim_doctor_add(d, BRIM_FINDING_NOTE, "profile",

@@ -37,7 +37,7 @@ typedef struct brim_device_search {
 } brim_device_search;
 
 typedef struct brim_device_choice {
-  char name[80];         /* as in device=: "cuda:1" */
+  char name[80];         /* name as in the key `device`: "cuda:1" */
   char reason[512];      /* "the most free memory of 2 GPUs"; for the host also why each GPU was rejected */
   brim_device_info info; /* name, free_bytes, total_bytes ... at the time of the search */
 } brim_device_choice;

@@ -233,7 +233,7 @@ typedef struct brim_step_view {
 /* A new plan for a run that continues. */
 typedef struct brim_step_plan {
   int64_t micro_batch;            /* one of `choice`; 0: keep the plan, but report the reason */
-  uint64_t within_bytes;          /* as for peak_within */
+  uint64_t within_bytes;          /* limit for the bytes of the plan, as for peak_within */
   char reason[BRIM_REASON_BYTES]; /* shown after "micro-batch 64 -> 16, " or "keeps its plan: " */
   /* clients of a federation that train at a time, at most lanes_max; 0: as many as now. Since ABI 1.12 */
   int32_t lanes;

@@ -4,7 +4,7 @@
 enum { PIECE = 16384 }; /* elements of a task: 64 KiB of each tensor */
 
 typedef struct flat {
-  cpu_function function; /* or: */
+  cpu_function function; /* either `function` or `slope` is set */
   cpu_slope slope;
   const float *x, *dy;
   float *y;

@@ -36,7 +36,7 @@ typedef struct work {
   double eps;
   const float *x, *dy, *weight, *bias;
   const float *a;      /* added to the result before relu, or NULL */
-  float *y;            /* or dx */
+  float *y;            /* y; backward: dx */
   const float *result; /* backward: y, whose sign masks dy */
   float *masked;       /* backward: the masked dy is written here and used as dy; NULL: dy is not masked */
   float least;         /* backward without `result`: the greatest y that is stored as 0 */

@@ -88,7 +88,7 @@ GRADIENT(silu_grad, CUDA_SILU);
 GRADIENT(sigmoid_grad, CUDA_SIGMOID);
 GRADIENT(tanh_grad, CUDA_TANH);
 
-/* One operation, three functions. */
+/* An operation with three functions, one for each approximation. */
 #define BY_APPROXIMATION(id, how, prepare_)                                                                            \
   static CUDA_RUN(id##_run)                                                                                            \
   {                                                                                                                    \

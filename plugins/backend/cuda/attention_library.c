@@ -1,4 +1,4 @@
-/* Which kernels compute a node of attention:
+/* Chooses the kernels that compute a node of attention:
  *
  *     the library                              16 bits, without dropout, documents, windows and soft caps
  *     attention_mma.cu, attention_mma_grad.cu  on tensor cores: 16 bits, heads of 8, 16 .. 128 numbers, no cached keys

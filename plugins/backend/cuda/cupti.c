@@ -140,7 +140,7 @@ static void request(uint8_t **buffer, size_t *bytes, size_t *records_max)
   pthread_mutex_unlock(&trace.lock);
   *buffer = empty ? empty->bytes : NULL;
   *bytes = empty ? PAGE_BYTES : 0;
-  *records_max = 0; /* as many as fit */
+  *records_max = 0; /* CUPTI may write as many records as fit */
 }
 
 static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid)

@@ -1,6 +1,6 @@
-/* When kernels and copies run on the device, by NVIDIA's CUPTI (https://docs.nvidia.com/cupti). The library belongs to
- * the toolkit, so it is opened at the first trace; without it trace.c measures with events. CUPTI sees all work of the
- * process; work that was started with a tag is attributed to that tag. One trace at a time in a process. */
+/* Measures when kernels and copies run on the device, by NVIDIA's CUPTI (https://docs.nvidia.com/cupti). The library
+ * belongs to the toolkit, so it is opened at the first trace; without it trace.c measures with events. CUPTI sees all
+ * work of the process; work that was started with a tag is attributed to that tag. One trace at a time in a process. */
 #ifndef CUDA_CUPTI_H
 #define CUDA_CUPTI_H
 #include "cuda.h"

@@ -12,8 +12,8 @@
 #include "arithmetic.h"
 #include "kernel.cuh"
 
-/* How blocks of random numbers cover a tensor. Rows: `length` elements and `groups` blocks each, `rows` in a sample.
- * Planes: `length` pixels, `groups` blocks for each pixel, `rows` channels in a sample. */
+/* The way in which blocks of random numbers cover a tensor. Rows: `length` elements and `groups` blocks each, `rows` in
+ * a sample. Planes: `length` pixels, `groups` blocks for each pixel, `rows` channels in a sample. */
 typedef struct pattern {
   double p;
   uint64_t stream;

@@ -8,8 +8,8 @@ extern "C" {
 
 typedef struct cuda_loss_rows {
   const void *logits;
-  const int32_t *label; /* one a row; */
-  const float *share;   /* instead of labels, the class probabilities [rows, ld]; not together with ranks */
+  const int32_t *label; /* labels, one for each row, or */
+  const float *share;   /* class probabilities [rows, ld] instead of labels; not together with ranks */
   const float *weight;  /* the weight of each class, or NULL if all are 1 */
   int64_t rows, classes;
   /* Distances between neighbouring rows, in elements: of the logits (ld) and of the gradient (ld_out). */

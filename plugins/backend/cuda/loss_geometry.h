@@ -1,4 +1,4 @@
-/* How losses divide their work: functions of sizes alone, so that a sum's order is the same in every run. */
+/* Divides the work of losses by sizes alone, so that a sum's order is the same in every run. */
 #ifndef CUDA_LOSS_GEOMETRY_H
 #define CUDA_LOSS_GEOMETRY_H
 #include <stdbool.h>

@@ -194,9 +194,9 @@ static plan plan_of(const brim_node *node, kind k)
   return p;
 }
 
-/* What the chunks move besides the node's operands: logits are written by the product and read by the kernel of loss
- * and gradient, dz is written once and read by each product, and every chunk but the first reads the parameter, and
- * reads and writes its gradient, again. */
+/* Returns the bytes that the chunks move besides the node's operands: logits are written by the product and read by the
+ * kernel of loss and gradient, dz is written once and read by each product, and every chunk but the first reads the
+ * parameter, and reads and writes its gradient, again. */
 static uint64_t further_bytes(const plan *p, const brim_node *node, kind k)
 {
   const bool trains = k.backward && node->out_count > k.dx + 1;

@@ -39,7 +39,7 @@ template <enum mean_loss L> static __device__ inline float slope_of(float y, flo
 typedef struct comparison {
   const void *y;
   const void *target;   /* target values in y's type, or */
-  const int32_t *label; /* instead labels */
+  const int32_t *label; /* labels instead */
   int64_t samples, each;
   float delta;
   uint64_t node;

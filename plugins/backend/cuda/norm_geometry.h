@@ -1,5 +1,5 @@
-/* How norms are divided into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a channel.
- * The division depends on shapes alone, so sums are the same on every device. */
+/* Divides the work of norms into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a
+ * channel. The division depends on shapes alone, so sums are the same on every device. */
 #ifndef CUDA_NORM_GEOMETRY_H
 #define CUDA_NORM_GEOMETRY_H
 #include <stdbool.h>
@@ -79,7 +79,7 @@ static inline int64_t cuda_norm_parts_of(int64_t rows, int64_t length, int64_t p
 
 /* ---- channels ---- */
 
-/* How work on channels is divided. A channel's values in a group of samples, ordered by (sample, place), are divided
+/* The division of work on channels. A channel's values in a group of samples, ordered by (sample, place), are divided
  * into pieces of the same size and a shorter last one. In memory they are runs of `places` values ([N][C][P]), or
  * columns ([N][P][C]). With columns, a block takes a strip, tile_columns packs wide, and its threads take several rows
  * at a time. */

@@ -146,7 +146,7 @@ static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
   return cuda_trace_mark(b, b->compute, &work);
 }
 
-/* How launches are watched. */
+/* What happens at each launch. */
 typedef struct watching {
   bool measures;
   uint32_t *counts; /* NULL, or an array by node: launches are then counted there, and not started */

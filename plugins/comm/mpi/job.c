@@ -164,7 +164,7 @@ static void watch_starter(int process, const starter *kind)
 {
   struct pollfd end = {.fd = process, .events = POLLIN};
   setsid();
-  for (int fd = 0; fd < 3; fd++) close(fd); /* others wait until these are closed */
+  for (int fd = 0; fd < 3; fd++) close(fd); /* other programs wait until these descriptors are closed */
   if (poll(&end, 1, STARTER_SECONDS * 1000) > 0) _exit(0);
   if (kind->is_daemon) syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0);
   if (!kind->is_daemon || poll(&end, 1, STARTER_SECONDS * 1000) == 0)
