@@ -116,7 +116,7 @@ static bool outlasts_option(const char *group, const char *key)
   return false;
 }
 
-/* Removes the keys of an old option. */
+/* Removes the keys of an old option from its group, except those that outlast it. */
 static void keep_core_keys(brim_yaml *node, const char *group)
 {
   for (size_t i = node->count; i-- > 0;)

@@ -63,7 +63,7 @@ typedef struct brim_further {
 typedef struct brim_state {
   brim_tensor *tensor;
   size_t parameter; /* index */
-  int64_t first;    /* index of the tensor's first element in the whole state; not 0 only with slices */
+  int64_t first;    /* index of the tensor's first element in the whole state; more than 0 only for a slice */
 } brim_state;
 
 /* The part of a parameter that a rank updates: see graph/shard.h. The tensors lie in the parameter's own, from element

@@ -347,8 +347,9 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
   return bytes;
 }
 
-/* Whether a term counts at the peak. Evaluation, checkpoint and summary never coincide, and neither they nor the
- * loader and the evaluations' counts coincide with placing the frozen weights. */
+/* Whether a term counts at the peak. The peak is the larger of two moments: the placing of the frozen weights, or the
+ * run afterwards, with the loader, the counts of evaluations and the largest of evaluation, checkpoint and summary.
+ * Other terms always count. */
 static bool adds(const brim_footprint *f, size_t i)
 {
   const size_t at = terms[i].offset;

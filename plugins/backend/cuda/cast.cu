@@ -21,7 +21,7 @@ static __device__ inline void cast_transposed(const cuda_table_entry &e, int64_t
   const From *x = static_cast<const From *>(e.tensor[0]);
   To *y = static_cast<To *>(e.tensor[1]);
   const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE), whole = (int64_t)e.matrix.depth * e.matrix.taps;
-  /* start of a matrix; an index relative to it is below whole + the piece. */
+  /* `first` is the start of a matrix; an index relative to it is below whole + CUDA_UPDATE_PIECE. */
   const int64_t first = start / whole * whole;
   for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS) {
     const int64_t k = (i - first) / whole;

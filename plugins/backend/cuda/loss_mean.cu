@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A warp for each sample. */
+/* One warp adds the pieces of one sample. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_pieces_kernel(const double *__restrict__ part, int64_t samples, int64_t pieces, int64_t each,
                       float *__restrict__ loss)
