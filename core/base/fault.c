@@ -135,7 +135,7 @@ static bool is_name(char c)
 static brim_status take_name(reader *r, fault *f)
 {
   const size_t length = word_length(r);
-  if (length >= NAME_BYTES) return syntax_error(r, r->at, "the name is longer than any operation's name");
+  if (length >= NAME_BYTES) return syntax_error(r, r->at, "the name is too long for an operation");
   for (size_t i = 0; i < length; i++)
     if (!is_name(r->at[i]))
       return syntax_error(r, r->at + i, "names of operations are lower-case letters, digits and '_'");

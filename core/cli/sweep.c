@@ -305,7 +305,7 @@ static void print_summary(const brim_sweep_run *run)
 static brim_status finish(brim_sweep_run *run)
 {
   const brim_status status = brim_sweep_write(run);
-  brim_sweep_print(run); /* prints the results even if the file could not be written, for example on a full disk */
+  brim_sweep_print(run); /* also if the file could not be written, for example on a full disk */
   if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) log_jobs_left(run);
   print_summary(run);
   return status;

@@ -90,7 +90,7 @@ static void measure_participation(const brim_page_clients *c, double *figure)
 
 static void measure_clients(const brim_compared *run, double *figure)
 {
-  brim_comparison own = {0}; /* the arena of `own` is freed at the end of this run */
+  brim_comparison own = {0}; /* with an arena that ends with this run */
   brim_page_run page = {.all = &own, .run = run};
   const brim_page_clients *c = brim_page_read_clients(&page);
   if (c->rounds) measure_participation(c, figure);

@@ -64,15 +64,14 @@ static brim_status configure(const brim_check *c, const char *const *word, size_
   const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
   int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
   for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
-  /* The user's words come after the file on the command line. */
-  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2);
+  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* after the file */
   const brim_status status = brim_cli_config(c->cli, NULL, all, number, n, out);
   brim_arena_release(&arena);
   return status;
 }
 
-/* Called after a configuration with the user's words failed. Returns whether the error names one of these words, or
- * disappears without them. */
+/* After a configuration with the user's words failed: whether the error names one of these words, or disappears without
+ * them. */
 static bool blames_words(const brim_check *c, const char *const *word, size_t count)
 {
   brim_error error;
