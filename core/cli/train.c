@@ -165,7 +165,7 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
-  /* any number of ranks can resume it */
+  /* A run can be resumed with any number of ranks. */
   if (o->resume && !brim_isolate_is_wanted(*config) && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1;
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }

@@ -97,7 +97,8 @@ static brim_status start_bucket(brim_reduction *r)
   return start(r, b->kind, b->dtype, b->offset, b->count);
 }
 
-/* A collective may start and finish before the same node. */
+/* Starts and finishes the collectives that are due before a node. A collective may be due for both before the same
+ * node. */
 brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *w, size_t node)
 {
   const brim_program *p = w->program;

@@ -473,7 +473,7 @@ static void move_first(brim_program *p, const bool *moved, size_t count)
     if (g->tensor[i]->producer >= 0) g->tensor[i]->producer = to[g->tensor[i]->producer];
   for (size_t i = 0; i < p->buffer_count; i++) {
     brim_buffer *b = &p->buffer[i];
-    if (b->first > 0) b->first = to[b->first]; /* 0: at the start, like the inputs */
+    if (b->first > 0) b->first = to[b->first]; /* 0 stays: inputs, too, exist from the start */
     b->last = b->last < (int32_t)g->node_count ? to[b->last] : b->last;
   }
   p->live_node = to[p->live_node];

@@ -45,10 +45,11 @@ typedef struct brim_chain_block {
   int64_t others_of[BRIM_ATOMS_MAX];  /* bytes of its results that the backward pass does not read */
   int64_t scratch_of[BRIM_ATOMS_MAX]; /* workspace of its nodes */
   uint32_t used[BRIM_ATOMS_MAX];      /* the last forward node that reads its results */
-  uint32_t wanted[BRIM_ATOMS_MAX];    /* the first node of the backward pass that reads its results; `to`: none */
-  bool end_drops;                     /* the last atom is the end */
-  int64_t waits;                      /* bytes kept for the backward pass if nothing is dropped */
-  int64_t before;    /* bytes that all earlier blocks keep for the backward pass if nothing is dropped */
+  uint32_t wanted[BRIM_ATOMS_MAX]; /* the first node of the backward pass that reads its results; `to` if no node reads
+                                      them */
+  bool end_drops;                  /* the last atom is the end */
+  int64_t waits;                   /* bytes kept for the backward pass if nothing is dropped */
+  int64_t before;                  /* bytes that all earlier blocks keep for the backward pass if nothing is dropped */
   uint32_t from, to; /* the block's nodes of the backward pass, without `to`: from the first after those that read later
                         blocks' results, to the last that reads the block's own */
   uint32_t asks;     /* the first of these nodes that reads results from before the block; `to`: none */

@@ -52,7 +52,7 @@ typedef struct second {
   float factor;
   bool adds; /* the second half adds the rounded result to in[0], and the kernel gets zeros instead of in[0] */
   bool next; /* adds the rounded result to the last input, which the kernel does not read */
-  void (*relu)(const float *x, float *y, int64_t count); /* is applied after that; NULL: nothing */
+  void (*relu)(const float *x, float *y, int64_t count); /* applied after `function`; NULL: nothing is applied */
 } second;
 
 /* The state of a prepared node. */

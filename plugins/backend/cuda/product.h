@@ -31,7 +31,7 @@ typedef struct cuda_product {
   bool accumulate;                      /* adds to d; not with bias, function or keep */
   bool bias;                            /* adds a vector [n] of d's type to each row */
   enum cuda_function function;
-  bool keep;          /* also writes the function's argument, in the order of d */
+  bool keep;          /* also writes the argument of `function`, in the layout of d */
   uint32_t alignment; /* common alignment of all addresses; 0 means CUDA_ALIGNMENT */
 } cuda_product;
 
