@@ -17,8 +17,9 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* slice of the wait; a stop of the process counts as at most two slices */
-#define IDLE_SECONDS 0.001 /* waits in a slice that do not count */
+/* Longest time between two looks at the clocks; if the process was stopped, a look counts at most twice this time. */
+#define SLICE_SECONDS 0.05
+#define IDLE_SECONDS 0.001 /* shorter waits in a slice do not count */
 /* Polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread. */
 #define SPINS 5000
 #define JOIN_SECONDS 1
@@ -31,8 +32,8 @@ enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
-  clockid_t clock;    /* of its processor time */
-  atomic_int tid;     /* its number; 0: it has not begun */
+  clockid_t clock;    /* clock of the thread's processor time */
+  atomic_int tid;     /* the thread's number; 0: the thread has not begun */
   pid_t process;      /* the process of the guard; a child forked by a plugin has no caller */
   sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;
@@ -109,7 +110,7 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    /* This is a child that the function forked, and that returned from it. */
+    /* A child process that the function forked can return from it and get here. */
     if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN));
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
@@ -153,8 +154,9 @@ static double processor_seconds(const brim_guard *g)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The time until now in which the thread, or the caller, which must wake up to see the answer, could have run, but
- * other threads had the processors. Without the time since they could run last. */
+/* Returns the seconds in which the guarded thread or the caller was ready to run while other threads had the
+ * processors. The caller counts too, because it must wake up to see the answer. The time since each last ran is not
+ * included. */
 static double queued_seconds(const brim_guard *g)
 {
   const int tid = atomic_load(&g->tid);

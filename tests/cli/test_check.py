@@ -148,14 +148,14 @@ class Bad(Check):
                           ("weigh:below", "gave client 2 the weight -1 in round 3"),
                           ("weigh:nan", "the weight nan in round 3"),
                           ("weigh:nothing", "the weights of aggregator 'bad' add up to 0 in round 3"),
-                          ("weigh:moves", "gives another answer for the same clients"),
+                          ("weigh:moves", "gives another result when it is called again"),
                           ("scale:exit", "exit"), ("scale:below", "gave client 2 the divisor -1 and the factor 1"),
                           ("scale:infinite", "and the factor inf in round 3"),
                           ("scale:nothing", "divides the sum of updates by")):
             with self.subTest(bad):
                 self.assert_fails("aggregator", bad, "rounds", part)
         for bad, part in (("merge:nan", "gave value 39 of the update nan in round 3"),
-                          ("merge:moves", "gives another answer for the same clients"),
+                          ("merge:moves", "gives another result when it is called again"),
                           ("merge:loop", "did not return from merge"),
                           ("look:fails", "failed in look: this policy does not want to")):
             with self.subTest(bad):

@@ -78,7 +78,7 @@ class Folder(Stopped):
         run = self.stopped("run")
         (run / "metrics.jsonl").unlink()
         result = self.brim("train", "--resume", "run")
-        self.assertIn("'run/metrics.jsonl' has 0 records, but the checkpoint was made when it had ", result.err)
+        self.assertIn("'run/metrics.jsonl' has 0 records, but had ", result.err)
         self.assert_same_checkpoint("whole", "run", 8)
         whole, records = self.records("whole"), self.records("run")
         self.assertEqual(len(whole), len(records))

@@ -353,7 +353,7 @@ class Records(Runs):
         self.federate("run", "rounds=6", status=NO_FIT, env={"BRIM_FAULT": fault})
         (self.folder / "run/participants.jsonl").unlink()
         result = self.brim("federate", "--resume", "run")
-        self.assertIn("participants.jsonl' has 0 records, but the checkpoint was made when it had 3", result.err)
+        self.assertIn("participants.jsonl' has 0 records, but had 3 when the checkpoint was written", result.err)
         self.assertEqual([line.get("round") for line in self.participants("run")], [None, None, None, 4, 5, 6])
 
     @plain

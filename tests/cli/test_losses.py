@@ -78,7 +78,7 @@ class Losses(LossCase):
     def test_options_that_mixed_classes_exclude_are_refused(self):
         for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.ignore_index=3"):
             error = self.train("run", *SMALL, word, "augment.mixup=0.2", status=USAGE).err
-            self.assertIn(f"augment.mixup=0.2 mixes classes, but {word.split('=')[0]} applies to single ones",
+            self.assertIn(f"augment.mixup=0.2 mixes classes, but {word.split('=')[0]} applies to a single class",
                           error)
         error = self.train("run", "model=gpt2", "dataset=synthetic", "dataset.task=tokens", "augment.mixup=0.2",
                            status=USAGE).err

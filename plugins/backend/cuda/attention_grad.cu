@@ -25,7 +25,7 @@
 #include "attention_library.h"
 #include "attention_mma.cuh"
 
-/* Rows are queries, with delta given or computed here, or keys. */
+/* Rows are queries (with delta read, or computed by this kernel) or keys. */
 enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
 template <int DEPTH_, int R_, int C_, enum rows ROLE, bool LIMITED_>
 struct cut {
@@ -42,7 +42,7 @@ struct place {
   int chunk;
 };
 
-/* Shared memory. `first` holds q or k, for scores; `second` holds v or dy. */
+/* Parts of shared memory. first_: tiles of q or k, for scores; second_: tiles of v or dy. */
 template <typename X> struct tiles {
   float *first_rows, *second_rows, *first_columns, *second_columns, *weights, *lse, *delta;
 };
@@ -267,7 +267,7 @@ static __device__ inline void make_keys(const attention_sizes &a, const attentio
   for (at.head = at.group * sharing; at.head < (at.group + 1) * sharing; at.head++)
     for (at.column = first; at.column < a.queries; at.column += X::COLUMNS) {
       if (X::LIMITED && attention_low<true>(a, at.sample, at.column) >= at.row + X::ROWS)
-        break; /* later queries do not see these keys either */
+        break; /* later queries do not see these keys either, so the loop ends */
       add_tile<T, X>(a, z, at, rows_there, o, &none, dk, dv);
       rows_there = true;
     }
