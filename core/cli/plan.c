@@ -34,25 +34,36 @@ static row row_of(const brim_drive *d, const brim_plan *plan, int64_t batch, boo
 
 /* Lists the micro-batches to show: powers of two up to four times the effective batch, or with several ranks up to the
  * rank's share of it, and the chosen one. */
-static brim_status make_table(const brim_drive *d, const brim_plan *chosen, row *table, size_t *count)
+static size_t list_micro_batches(const brim_drive *d, int64_t list[TABLE_ROWS_MAX])
 {
-  const int64_t effective = d->setup->settings->training.effective_batch_size;
+  const int64_t effective = d->setup->settings->training.effective_batch_size, chosen = d->choice.micro_batch;
   const int64_t most = d->setup->world.ranks > 1 ? brim_setup_share(d->setup) : 4 * effective;
   bool have_chosen = false;
-  for (int64_t batch = 1; batch <= most && *count < TABLE_ROWS_MAX - 1; batch *= 2) {
-    if (batch >= d->choice.micro_batch && !have_chosen) {
-      table[(*count)++] = row_of(d, chosen, d->choice.micro_batch, true);
-      have_chosen = true;
-      if (batch == d->choice.micro_batch) continue;
-    }
-    if (!brim_setup_allows(d->setup, batch)) continue;
+  size_t count = 0;
+  for (int64_t batch = 1; batch <= most && count < TABLE_ROWS_MAX - 1; batch *= 2) {
+    if (batch >= chosen && !have_chosen) list[count++] = chosen;
+    have_chosen = have_chosen || batch >= chosen;
+    if (batch != chosen && brim_setup_allows(d->setup, batch)) list[count++] = batch;
+  }
+  if (!have_chosen) list[count++] = chosen;
+  return count;
+}
+
+static brim_status make_table(const brim_drive *d, row *table, size_t *count)
+{
+  int64_t list[TABLE_ROWS_MAX];
+  brim_choice choice[TABLE_ROWS_MAX + 1];
+  *count = list_micro_batches(d, list);
+  for (size_t i = 0; i < *count; i++) choice[i] = brim_choice_cut(&d->choice, list[i]);
+  choice[*count] = d->choice; /* find_speed will ask for this plan */
+  choice[*count].recompute = BRIM_RECOMPUTE_NONE;
+  for (size_t i = 0; i < *count; i++) {
     brim_plan *plan = NULL;
-    const brim_choice other = brim_choice_cut(&d->choice, batch);
-    BRIM_TRY(brim_planner_plan(&d->planner, &other, false, &plan));
-    table[(*count)++] = row_of(d, plan, batch, false);
+    if (i % BRIM_PLANS_NEXT == 0) brim_planner_plan_next(&d->planner, &choice[i], *count + 1 - i);
+    BRIM_TRY(brim_planner_plan(&d->planner, &choice[i], false, &plan));
+    table[i] = row_of(d, plan, list[i], list[i] == d->choice.micro_batch);
     brim_plan_free(plan);
   }
-  if (!have_chosen) table[(*count)++] = row_of(d, chosen, d->choice.micro_batch, true);
   return BRIM_OK;
 }
 
@@ -71,6 +82,7 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
   BRIM_TRY(brim_extract_peak(d, &out->features_bytes));
   BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, because not everything may be timed */
   v.recompute = BRIM_RECOMPUTE_NONE;
+  brim_frontier_plan_next(&d->planner, &d->choice);
   if (out->figures.recomputed > 0) {
     BRIM_TRY(brim_planner_figures(&d->planner, &v, &none));
     out->extra = out->figures.step_seconds / none.step_seconds - 1;
@@ -353,7 +365,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);
   if (status == BRIM_OK && !brim_weights_files_are_missing(config->settings.model.weights))
     status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
-  if (status == BRIM_OK) status = make_table(d, plan, table, &count);
+  if (status == BRIM_OK) status = make_table(d, table, &count);
   if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_POLICY, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
   if (status == BRIM_OK) status = brim_cards_find(&d->planner, &d->choice, plan, &cards);

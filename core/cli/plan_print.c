@@ -112,6 +112,13 @@ static void add_most(int64_t most, uint64_t peak, int width, brim_text *out)
   brim_text_printf(out, "  %*s  %9s", width, most > 0 ? number : "-", most > 0 ? bytes : "-");
 }
 
+static bool has_all_samples(const brim_cards *cards)
+{
+  for (size_t i = 0; i < cards->count; i++)
+    if (cards->card[i].micro_batch > 0 && cards->card[i].micro_batch == cards->samples) return true;
+  return false;
+}
+
 void brim_cli_print_cards(const brim_cards *cards, const brim_setup *setup, brim_text *out)
 {
   char bytes[32];
@@ -137,6 +144,8 @@ void brim_cli_print_cards(const brim_cards *cards, const brim_setup *setup, brim
                    cards->is_measured ? "the driver's and the libraries', as measured here, and the headroom"
                                       : "assumed for a GPU's driver and libraries: it is not measured here");
   if (cards->limited) brim_text_add(out, "  the model's own limit bounds the longest context\n");
+  if (has_all_samples(cards))
+    brim_text_printf(out, "  a micro-batch of %lld has all training samples\n", (long long)cards->samples);
 }
 
 static json_t *most_json(int64_t most, uint64_t peak, const char *name)
@@ -155,8 +164,9 @@ json_t *brim_cli_cards_json(const brim_cards *cards)
                                           most_json(c->context, c->context_peak_bytes, "context"), "largest",
                                           most_json(c->micro_batch, c->batch_peak_bytes, "batch_size")));
   }
-  return json_pack("{s:I, s:b, s:b, s:o}", "besides_bytes", (json_int_t)cards->besides_bytes, "measured",
-                   cards->is_measured, "described", cards->is_described, "rows", rows);
+  return json_pack("{s:I, s:b, s:b, s:I, s:o}", "besides_bytes", (json_int_t)cards->besides_bytes, "measured",
+                   cards->is_measured, "described", cards->is_described, "samples", (json_int_t)cards->samples, "rows",
+                   rows);
 }
 
 /* ---- the frontier ---- */

@@ -11,4 +11,8 @@
 /* If `content`, an option of the group `group`, has the key BRIM_FAMILY_KEY, removes it and adds the network's values,
  * with their places in config.json as origins. False, with problems added, if they cannot be read. */
 bool brim_family_read(brim_composition *c, const char *group, brim_yaml *content);
+
+/* Adds to a config.json the values that its family has for missing keys: `model` of the family's file, in the subfolder
+ * "family" of one of the folders. Adds nothing for a type without a file. ECONFIG if a file cannot be read. */
+brim_status brim_family_complete(brim_arena *arena, const char *const *folder, size_t folders, brim_yaml *config);
 #endif

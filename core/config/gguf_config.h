@@ -28,7 +28,8 @@ brim_status brim_gguf_read_factors(const brim_yaml *config, brim_arena *arena,
 /* Finds a value of the rotary embedding, in rope_parameters or where version 4 of transformers stores it; NULL:
  * none. */
 const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key);
-/* Adds the values of a config.json to the metadata, without those of the tokenizer. ECONFIG, with the place, for a
+/* Adds the values of a config.json to the metadata, without those of the tokenizer; brim_family_complete first adds
+ * those that it lacks. ECONFIG, with the place, for a
  * value that the format cannot express. */
 brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head);
 #endif

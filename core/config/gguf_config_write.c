@@ -116,30 +116,20 @@ static brim_status put_rope(const brim_yaml *config, const char *architecture, b
   return BRIM_OK;
 }
 
-/* Adds the number of heads of keys and values. If config.json lacks it, transformers assumes other numbers in some
- * families. */
-static brim_status put_kv_heads(const brim_yaml *config, const char *type, const char *architecture,
-                                brim_gguf_head *head)
+static double head_size_of(const brim_yaml *config)
 {
-  static const char key[] = "attention.head_count_kv", *const as_queries[] = {"llama", "phi3", "olmo2", "granite"};
-  char name[200];
-  bool is_known = brim_yaml_get(config, "num_key_value_heads") != NULL;
-  for (size_t i = 0; i < sizeof as_queries / sizeof as_queries[0]; i++)
-    is_known = is_known || strcmp(as_queries[i], type) == 0;
-  if (!is_known)
-    return brim_fail(BRIM_ECONFIG, "config.json of the type %s needs 'num_key_value_heads' for an export to GGUF",
-                     type);
-  snprintf(name, sizeof name, "%s.%s", architecture, key);
-  brim_gguf_put_u32(head, name, (uint32_t)brim_gguf_config_heads(config, key));
-  return BRIM_OK;
+  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
+  return number_of(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
-/* Adds the size of a head, of which all or a part is rotated. */
-static void put_head_size(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
+/* Adds the number of heads of keys and values, and the size of a head, of which all or a part is rotated. */
+static void put_heads(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
+  static const char kv[] = "attention.head_count_kv";
   char key[200];
-  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
-  const double size = number_of(config, "head_dim", heads > 0 ? width / heads : 0);
+  const double size = head_size_of(config);
+  snprintf(key, sizeof key, "%s.%s", architecture, kv);
+  brim_gguf_put_u32(head, key, (uint32_t)brim_gguf_config_heads(config, kv));
   snprintf(key, sizeof key, "%s.attention.key_length", architecture);
   brim_gguf_put_u32(head, key, (uint32_t)size);
   snprintf(key, sizeof key, "%s.attention.value_length", architecture);
@@ -224,14 +214,13 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {
     if (strcmp(brim_gguf_rows[i].config, "sliding_window") == 0 && !has_window(architecture)) continue;
     if (strcmp(brim_gguf_rows[i].config, "sliding_window_pattern") == 0) continue; /* see check_layer_types */
-    if (strcmp(brim_gguf_rows[i].config, "num_key_value_heads") == 0) continue;    /* see put_kv_heads */
+    if (strcmp(brim_gguf_rows[i].config, "num_key_value_heads") == 0) continue;    /* see put_heads */
     const brim_yaml *value = find_value(config, brim_gguf_rows[i].config);
     if (value && brim_yaml_is_null(value) && has_default(architecture, brim_gguf_rows[i].config))
       return refuse(value, brim_gguf_rows[i].config);
     BRIM_TRY(put_row(&brim_gguf_rows[i], architecture, value, head));
   }
-  put_head_size(config, architecture, head);
-  BRIM_TRY(put_kv_heads(config, type->scalar, architecture, head));
+  put_heads(config, architecture, head);
   static const brim_gguf_row original = {"rope.scaling.original_context_length", "original_max_position_embeddings",
                                          BRIM_GGUF_U32};
   if (strcmp(architecture, "phi3") == 0)
@@ -243,12 +232,6 @@ int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key)
 {
   const double heads = number_of(config, "num_attention_heads", 0);
   return (int64_t)(strcmp(key, "attention.head_count") == 0 ? heads : number_of(config, "num_key_value_heads", heads));
-}
-
-static double head_size_of(const brim_yaml *config)
-{
-  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
-  return number_of(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
 static brim_status read_llama3(const brim_yaml *config, const brim_yaml *type, brim_arena *arena,

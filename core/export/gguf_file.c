@@ -8,6 +8,7 @@
 #include "base/convert.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "config/family.h"
 #include "config/gguf_config.h"
 #include "export/base.h"
 #include "store/rundir.h"
@@ -242,6 +243,8 @@ static brim_status write_aside(writer *w, const char *aside)
   w->way = BRIM_ARENA_NEW(&w->arena, brim_weights_way, count + 1);
   w->heads = BRIM_ARENA_NEW(&w->arena, int64_t, count + 1);
   w->add = BRIM_ARENA_NEW(&w->arena, double, count + 1);
+  if (!w->base->gguf)
+    BRIM_TRY(brim_family_complete(&w->base->arena, w->model->search.folder, w->model->search.count, w->base->tree));
   BRIM_TRY(choose_map(w));
   for (size_t i = 0; i < count; i++) BRIM_TRY(describe(w, i));
   w->count = count;

@@ -259,7 +259,9 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a later error text is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
+  brim_graph_lock_plugins();
   const brim_status status = o->model->build(o->model_self, g);
+  brim_graph_unlock_plugins();
   brim_long_call_end(&call);
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   if (status != BRIM_OK && brim_error_text()[0]) return status;

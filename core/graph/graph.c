@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,18 @@
 #define NAME_BYTES_MAX 200  /* limit for an author's name; names derived from it are a little longer */
 /* Limit for one tensor: terabytes; the sum over a million such tensors fits in 64 bits. */
 #define ELEMENTS_MAX ((int64_t)1 << 40)
+
+static pthread_mutex_t plugins = PTHREAD_MUTEX_INITIALIZER;
+
+void brim_graph_lock_plugins(void)
+{
+  pthread_mutex_lock(&plugins);
+}
+
+void brim_graph_unlock_plugins(void)
+{
+  pthread_mutex_unlock(&plugins);
+}
 
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
 {

@@ -223,6 +223,10 @@ typedef struct brim_graph_options {
 /* Builds a model's graph with its loss and metrics, and for training its backward pass. ECONFIG/EINVAL with the
  * author's file and line. *out is set only on success. */
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out);
+/* [any thread] Several threads may make plans, but plugins need not expect that: brim holds this lock while a model, a
+ * loss, an optimizer or a backend works on a plan. */
+void brim_graph_lock_plugins(void);
+void brim_graph_unlock_plugins(void);
 /* The optimizer's pass over the parameters. */
 typedef struct brim_update_options {
   const char *op;                /* for one parameter: "adamw"; "formula" for formulas; NULL: no training */

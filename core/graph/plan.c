@@ -121,7 +121,10 @@ static brim_status compile_program(const brim_plan *plan, brim_program *p, enum 
 {
   *p = (brim_program){.kind = kind, .graph = graph, .window_last = -1};
   p->info = (brim_program_info){batch, plan->request.grain, kind == BRIM_PROGRAM_TRAIN};
-  BRIM_TRY(prepare_nodes(plan, p));
+  brim_graph_lock_plugins();
+  const brim_status status = prepare_nodes(plan, p);
+  brim_graph_unlock_plugins();
+  BRIM_TRY(status);
   brim_offload_find_groups(p, plan->request.backend->alignment, copies_ahead(plan));
   brim_layout_find(p, plan->request.backend->alignment);
   return BRIM_OK;
@@ -134,8 +137,10 @@ static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int
 
 static void release_kernels(const brim_plan *plan, brim_program *p)
 {
+  brim_graph_lock_plugins();
   for (size_t n = 0; p->state && n < p->graph->node_count; n++)
     if (p->state[n] && p->kernel[n]->release) p->kernel[n]->release(plan->request.backend_self, p->state[n]);
+  brim_graph_unlock_plugins();
   p->state = NULL;
 }
 

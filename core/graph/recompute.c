@@ -5,6 +5,7 @@
  * explains `auto`. */
 #include "graph/recompute.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "graph/recompute_auto.h"
@@ -134,30 +135,32 @@ static void drop_joined(const brim_program *p, const bool *end, brim_arena *aren
 
 void brim_recompute_choose(const brim_program *p, enum brim_recompute_kind kind, brim_arena *arena, brim_recompute *out)
 {
+  brim_arena scratch = {0};
   brim_walk w;
-  brim_walk_init(&w, p->graph, arena);
+  brim_walk_init(&w, p->graph, &scratch);
   const size_t nodes = w.g->forward_count;
   *out = (brim_recompute){.dropped = {BRIM_ARENA_NEW(arena, bool, nodes)}};
-  if (kind == BRIM_RECOMPUTE_NONE) return;
-  bool *end = find_ends(&w, arena);
+  bool *end = find_ends(&w, &scratch);
   if (kind == BRIM_RECOMPUTE_AUTO) {
     brim_recompute_search(p, end, arena, out);
-    return;
+  } else if (kind != BRIM_RECOMPUTE_NONE) {
+    bool *dropped = BRIM_ARENA_NEW(arena, bool, nodes);
+    const bool marked = find_marked(&w, end);
+    if (kind == BRIM_RECOMPUTE_BLOCKS && !marked) join_runs(end, nodes);
+    if (kind == BRIM_RECOMPUTE_BLOCKS)
+      drop_blocks(w.g, end, dropped);
+    else
+      drop_joined(p, end, &scratch, dropped);
+    out->levels = 1;
+    out->dropped[1] = dropped;
   }
-  bool *dropped = BRIM_ARENA_NEW(arena, bool, nodes);
-  const bool marked = find_marked(&w, end);
-  if (kind == BRIM_RECOMPUTE_BLOCKS && !marked) join_runs(end, nodes);
-  if (kind == BRIM_RECOMPUTE_BLOCKS)
-    drop_blocks(w.g, end, dropped);
-  else
-    drop_joined(p, end, arena, dropped);
-  out->levels = 1;
-  out->dropped[1] = dropped;
+  brim_arena_release(&scratch);
 }
 
 /* ---- the cache of choices ---- */
 
 typedef struct brim_recompute_entry {
+  brim_arena arena; /* contains the entry */
   enum brim_recompute_kind kind;
   uint64_t key;
   brim_recompute found;
@@ -177,23 +180,44 @@ static uint64_t key_of(const brim_program *p)
   return key;
 }
 
+static pthread_mutex_t caches = PTHREAD_MUTEX_INITIALIZER;
+
+static const brim_recompute_entry *find_entry(const brim_recompute_cache *cache, enum brim_recompute_kind kind,
+                                              uint64_t key)
+{
+  pthread_mutex_lock(&caches);
+  const brim_recompute_entry *e = cache->first;
+  while (e && (e->kind != kind || e->key != key)) e = e->next;
+  pthread_mutex_unlock(&caches);
+  return e;
+}
+
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const brim_program *p,
                                             enum brim_recompute_kind kind)
 {
   const uint64_t key = key_of(p);
-  for (const brim_recompute_entry *e = cache->first; e; e = e->next)
-    if (e->kind == kind && e->key == key) return &e->found;
-  brim_recompute_entry *e = BRIM_ARENA_NEW(&cache->arena, brim_recompute_entry, 1);
-  *e = (brim_recompute_entry){.kind = kind, .key = key, .next = cache->first};
-  brim_recompute_choose(p, kind, &cache->arena, &e->found);
+  const brim_recompute_entry *known = find_entry(cache, kind, key);
+  if (known) return &known->found;
+  brim_arena arena = {0};
+  brim_recompute_entry *e = BRIM_ARENA_NEW(&arena, brim_recompute_entry, 1);
+  brim_recompute_choose(p, kind, &arena, &e->found);
+  e->kind = kind;
+  e->key = key;
+  e->arena = arena;
+  pthread_mutex_lock(&caches);
+  e->next = cache->first;
   cache->first = e;
+  pthread_mutex_unlock(&caches);
   return &e->found;
 }
 
 void brim_recompute_cache_release(brim_recompute_cache *cache)
 {
-  brim_arena_release(&cache->arena);
-  cache->first = NULL;
+  while (cache->first) {
+    brim_arena arena = cache->first->arena;
+    cache->first = cache->first->next;
+    brim_arena_release(&arena);
+  }
 }
 
 /* ---- rewriting ---- */

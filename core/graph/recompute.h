@@ -32,10 +32,9 @@ void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kin
 /* A cache of the choices of `auto`, because choosing takes much longer than planning. It serves plans that differ only
  * in batch, type of activations, device and budget, such as the plans of a run. Initially empty; release frees it. */
 typedef struct brim_recompute_cache {
-  brim_arena arena;
   struct brim_recompute_entry *first;
 } brim_recompute_cache;
-/* [plan] The same as brim_recompute_choose with a cache, which owns the result. */
+/* [plan] The same as brim_recompute_choose with a cache, which owns the result. Several threads may use a cache. */
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
                                             enum brim_recompute_kind kind);
 void brim_recompute_cache_release(brim_recompute_cache *cache);

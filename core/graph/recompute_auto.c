@@ -341,9 +341,9 @@ static void solve_blocks(search *s, const bool *end, brim_arena *arena)
   const brim_blocks_given given = {end, s->repeats, s->work};
   brim_blocks *blocks = brim_blocks_create(&s->e, &given, arena);
   const uint64_t size = brim_blocks_size(blocks);
-  uint64_t step = 1 + SLOTS * size / SOLVES_SIZE_MAX;
+  uint64_t step = 1 + SLOTS * size / SOLVES_SIZE_MAX, unsolved = 0;
   for (uint64_t slot = SLOTS - 1; slot > 0;) {
-    if (solve_within(s, blocks, slot * s->start_bytes / SLOTS)) {
+    if (slot != unsolved && solve_within(s, blocks, slot * s->start_bytes / SLOTS)) {
       slot -= step < slot ? step : slot;
       continue;
     }
@@ -351,6 +351,7 @@ static void solve_blocks(search *s, const bool *end, brim_arena *arena)
       solve_least(s, blocks, slot * s->start_bytes / SLOTS, (slot + 1) * s->start_bytes / SLOTS);
       return;
     }
+    unsolved = slot;
     slot += step - 1; /* the least memory lies between */
     step = 1;
   }

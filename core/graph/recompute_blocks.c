@@ -390,20 +390,32 @@ static bool is_better(const place *x, const place *y)
   return x->kept != y->kept ? x->kept < y->kept : x->from == y->from && x->length == y->length && x->choice < y->choice;
 }
 
+/* Whether a place has less work than a choice after `from`, or than all choices with at least these figures. */
+static bool is_beaten(const brim_blocks *b, const place *from, const brim_choice_need *c, const target *to,
+                      int64_t most)
+{
+  const int64_t work = from->work + c->work;
+  return work > most || to->least[place_of(b, from->kept + c->kept)] < work;
+}
+
 /* Tries the choices of a segment of n blocks after a place. `most`: the work above which nothing is better. */
 static void extend(const brim_blocks *b, const place *from, size_t n, const brim_choices *with, int64_t room,
                    const target *to, int64_t most)
 {
   const int64_t left = room - from->kept;
   const size_t index = (size_t)(from - b->place) % b->places;
-  for (const brim_choice_need *c = with->need; c < with->need + with->count && c->needs <= left; c++) {
-    const int64_t kept = from->kept + c->kept, work = from->work + c->work;
-    if (work > most) continue;
-    const size_t at = place_of(b, kept);
-    if (to->least[at] < work) continue;
-    place *p = &to->place[at];
-    const place now = {kept, work, (int16_t)n, c->index, (int16_t)index};
-    if (p->work > work || (p->work == work && is_better(&now, p))) *p = now;
+  const brim_choice_need *end = with->need + with->count;
+  for (const brim_choice_need *c = with->need, *g = with->group; c < end && c->needs <= left; g++) {
+    const brim_choice_need *next = c + BRIM_NEEDS_GROUP < end ? c + BRIM_NEEDS_GROUP : end;
+    if (is_beaten(b, from, g, to, most)) c = next;
+    for (; c < next && c->needs <= left; c++) {
+      if (is_beaten(b, from, c, to, most)) continue;
+      const int64_t kept = from->kept + c->kept, work = from->work + c->work;
+      place *p = &to->place[place_of(b, kept)];
+      const place now = {kept, work, (int16_t)n, c->index, (int16_t)index};
+      if (p->work > work || (p->work == work && is_better(&now, p))) *p = now;
+    }
+    if (c < next) return;
   }
 }
 

@@ -195,19 +195,29 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
+/* Returns the least value of each figure of some choices. */
+static brim_choice_need least_of(const brim_choice_need *need, int count)
+{
+  brim_choice_need out = {INT64_MAX, INT64_MAX, INT64_MAX, -1};
+  for (const brim_choice_need *n = need; n < need + count; n++)
+    out = (brim_choice_need){smaller(out.needs, n->needs), smaller(out.kept, n->kept), smaller(out.work, n->work), -1};
+  return out;
+}
+
 static void list_needs(const brim_chain *b, brim_choices *c)
 {
   c->need = BRIM_ARENA_NEW(b->arena, brim_choice_need, c->count);
-  c->least = (brim_choice_need){INT64_MAX, INT64_MAX, INT64_MAX, -1};
+  c->group = BRIM_ARENA_NEW(b->arena, brim_choice_need, c->count / BRIM_NEEDS_GROUP + 1);
   for (int i = 0; i < c->count; i++) {
     const brim_choice *x = &c->item[i];
     const brim_choice_need n = {x->peak > x->kept ? x->peak : x->kept, x->kept, x->work, (int16_t)i};
     int to = i;
     for (; to > 0 && c->need[to - 1].needs > n.needs; to--) c->need[to] = c->need[to - 1];
     c->need[to] = n;
-    c->least = (brim_choice_need){smaller(c->least.needs, n.needs), smaller(c->least.kept, n.kept),
-                                  smaller(c->least.work, n.work), -1};
   }
+  c->least = least_of(c->need, c->count);
+  for (int i = 0; i < c->count; i += BRIM_NEEDS_GROUP)
+    c->group[i / BRIM_NEEDS_GROUP] = least_of(c->need + i, (int)smaller(BRIM_NEEDS_GROUP, c->count - i));
 }
 
 void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_block *like, size_t alike)

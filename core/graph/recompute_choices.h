@@ -7,6 +7,7 @@
 #define BRIM_ATOMS_MAX 10   /* limit for atoms of a block */
 #define BRIM_SEGMENT_MAX 40 /* blocks in a segment */
 #define BRIM_PRICES 7       /* prices per byte */
+#define BRIM_NEEDS_GROUP 4  /* choices whose least figures are compared first */
 
 /* A subset of a block's nodes, or of a segment's blocks. */
 typedef struct brim_choice {
@@ -31,8 +32,9 @@ typedef struct brim_choice_need {
 
 typedef struct brim_choices {
   brim_choice *item;
-  brim_choice_need *need; /* those that need least first; for segments whose end is kept */
-  brim_choice_need least; /* the least value of each figure over all choices */
+  brim_choice_need *need;  /* those that need least first; for segments whose end is kept */
+  brim_choice_need least;  /* the least value of each figure over all choices */
+  brim_choice_need *group; /* the same for each BRIM_NEEDS_GROUP of them, by `need` */
   int count;
 } brim_choices;
 

@@ -47,7 +47,11 @@ brim_update_form brim_update_form_of(const brim_update_options *options, const b
     form.state[k].dtype = parameter->dtype;
     form.state[k].shape = parameter->shape;
   }
-  if (options->form) options->form(options->params, parameter, &form);
+  if (options->form) {
+    brim_graph_lock_plugins();
+    options->form(options->params, parameter, &form);
+    brim_graph_unlock_plugins();
+  }
   form.is_whole = form.is_whole || (options->build && !form.formula);
   return form;
 }
@@ -199,7 +203,11 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
   } else if (options->build) {
     brim_update_build(g, options, &form, p->value, in);
   } else {
-    if (options->attr) options->attr(options->params, p->value, &attr.update);
+    if (options->attr) {
+      brim_graph_lock_plugins();
+      options->attr(options->params, p->value, &attr.update);
+      brim_graph_unlock_plugins();
+    }
     attr.update.scaled = g->gradient_scale != NULL;
     brim_graph_node_into(g, form.op, p->value->name, in, inputs, out, outputs, &attr);
   }

@@ -229,5 +229,7 @@ void brim_update_build(brim_graph *g, const brim_update_options *options, const 
   if (!gradient || g->status != BRIM_OK) return;
   gradient->is_read_only = true;
   gradient->is_scaled = g->gradient_scale != NULL;
+  brim_graph_lock_plugins();
   options->build(options->params, parameter, &u);
+  brim_graph_unlock_plugins();
 }

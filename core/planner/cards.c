@@ -1,11 +1,15 @@
 /* See cards.h. A plan of a large model takes a tenth of a second, so few are made. Peaks grow almost linearly with the
- * context and with the micro-batch, so the next value to try is interpolated. All cards share the plans. */
+ * context and with the micro-batch, so the next value to try is interpolated. All cards share the plans. One thread
+ * searches contexts, another one micro-batches. */
 #include "planner/cards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "brim/host.h"
 #include "planner/taken.h"
 
 #define POINTS_MAX 128
@@ -130,9 +134,8 @@ static brim_status find_largest(line *l, uint64_t room, point *out)
   return BRIM_OK;
 }
 
-static brim_status search_line(line *l, const brim_plan *plan, brim_cards *out)
+static brim_status search_line(line *l, brim_cards *out)
 {
-  l->item[l->count++] = (point){0, plan->persistent_bytes};
   for (size_t i = 0; i < out->count; i++) {
     brim_card *c = &out->card[i];
     point found;
@@ -140,8 +143,23 @@ static brim_status search_line(line *l, const brim_plan *plan, brim_cards *out)
     *(l->of_context ? &c->context : &c->micro_batch) = found.at;
     *(l->of_context ? &c->context_peak_bytes : &c->batch_peak_bytes) = found.at > 0 ? found.peak : 0;
   }
-  out->limited = out->limited || (l->of_context && l->item[l->count - 1].peak == REFUSED);
+  if (l->of_context) out->limited = l->item[l->count - 1].peak == REFUSED;
   return BRIM_OK;
+}
+
+/* The searches, which set different members of the cards. */
+typedef struct searches {
+  line line[2];
+  brim_cards *cards;
+  brim_status status[2];
+  brim_error error[2];
+} searches;
+
+static void search_one(void *context, int64_t task)
+{
+  searches *s = context;
+  s->status[task] = search_line(&s->line[task], s->cards);
+  if (s->status[task] != BRIM_OK) brim_error_take(&s->error[task]);
 }
 
 /* ---- cards ---- */
@@ -157,20 +175,36 @@ static void find_besides(const brim_planner *p, const brim_plan *plan, brim_card
   if (out->is_measured) out->besides_bytes = taken.total_bytes - taken.arena_bytes + taken.headroom_bytes;
 }
 
+/* Returns the largest micro-batch to try. */
+static int64_t most_samples(const brim_planner *p)
+{
+  const int64_t most = brim_setup_limit_batch(p->setup, BATCH_MAX), count = p->setup->data.count[BRIM_PART_TRAIN];
+  return count > 0 && count < most ? count : most;
+}
+
 brim_status brim_cards_find(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, brim_cards *out)
 {
-  line by_context = {.planner = p, .choice = *choice, .of_context = true, .most = CONTEXT_MAX};
-  line by_batch = {.planner = p, .choice = *choice, .start = 1, .most = brim_setup_limit_batch(p->setup, BATCH_MAX)};
+  searches s = {.cards = out};
+  brim_choice least = *choice;
   *out = (brim_cards){0};
   if (p->setup->data.train.task != BRIM_TASK_TOKENS || brim_setup_is_federated(p->setup)) return BRIM_OK;
-  if (choice->recompute == BRIM_RECOMPUTE_AUTO) by_context.choice.within_bytes = by_batch.choice.within_bytes = 1;
-  out->context = by_context.start = p->setup->data.sample.dim[0];
+  if (choice->recompute == BRIM_RECOMPUTE_AUTO) least.within_bytes = 1;
+  out->context = p->setup->data.sample.dim[0];
+  out->samples = p->setup->data.count[BRIM_PART_TRAIN];
+  s.line[0] = (line){.planner = p, .choice = least, .of_context = true, .start = out->context, .most = CONTEXT_MAX};
+  s.line[1] = (line){.planner = p, .choice = least, .start = 1, .most = most_samples(p)};
+  for (int i = 0; i < 2; i++) s.line[i].item[s.line[i].count++] = (point){0, plan->persistent_bytes};
   find_besides(p, plan, out);
   for (; out->count < BRIM_CARDS; out->count++) {
     brim_card *c = &out->card[out->count];
     c->card_bytes = sizes[out->count] << 30;
     c->room_bytes = c->card_bytes > out->besides_bytes ? c->card_bytes - out->besides_bytes : 0;
   }
-  BRIM_TRY(search_line(&by_context, plan, out));
-  return search_line(&by_batch, plan, out);
+  brim_in_parallel("brim-plan", brim_planner_may_plan_together(p) ? brim_host_threads() : 1, 2, search_one, &s);
+  for (int i = 0; i < 2; i++) {
+    if (s.status[i] == BRIM_OK) continue;
+    brim_error_put(&s.error[i]);
+    return s.status[i];
+  }
+  return BRIM_OK;
 }

@@ -14,7 +14,7 @@ typedef struct brim_card {
   uint64_t room_bytes; /* bytes of these that a plan may use */
   int64_t context;     /* tokens of the longest sample, within a 32nd of the optimum; 0: nothing fits */
   uint64_t context_peak_bytes;
-  int64_t micro_batch; /* with samples as configured; a power of two; 0: nothing fits */
+  int64_t micro_batch; /* with samples as configured; a power of two, or all samples; 0: nothing fits */
   uint64_t batch_peak_bytes;
 } brim_card;
 
@@ -22,6 +22,7 @@ typedef struct brim_cards {
   brim_card card[BRIM_CARDS]; /* sorted by size */
   size_t count;               /* 0: the samples are not tokens, or the run is a federation */
   int64_t context;            /* context of the run */
+  int64_t samples;            /* number of training samples */
   bool limited;               /* the model does not accept longer samples than the longest in the table */
   uint64_t besides_bytes;     /* bytes of a GPU that no plan gets: driver, libraries and headroom */
   bool is_measured;           /* besides_bytes was measured on the run's device; else it is assumed */

@@ -20,6 +20,20 @@ static brim_status add(brim_planner *p, const brim_choice *v, const brim_choice 
   return BRIM_OK;
 }
 
+/* Plans a choice with each recompute mode except auto. */
+static void plan_next(const brim_planner *p, brim_choice v)
+{
+  brim_choice next[BRIM_RECOMPUTE_AUTO];
+  for (v.recompute = BRIM_RECOMPUTE_NONE; v.recompute < BRIM_RECOMPUTE_AUTO; v.recompute++) next[v.recompute] = v;
+  brim_planner_plan_next(p, next, BRIM_RECOMPUTE_AUTO);
+}
+
+void brim_frontier_plan_next(brim_planner *p, const brim_choice *chosen)
+{
+  const size_t count = brim_planner_list_cuts(p);
+  plan_next(p, brim_choice_cut(chosen, count > 0 ? p->micro_batch[0] : chosen->micro_batch));
+}
+
 /* Adds a micro-batch with every recompute mode. Adds `auto` as configured, and with fractions of the peak without
  * recompute as limits. */
 static brim_status add_levels(brim_planner *p, const brim_choice *chosen, int64_t batch, int32_t precision,
@@ -29,6 +43,7 @@ static brim_status add_levels(brim_planner *p, const brim_choice *chosen, int64_
   brim_choice v = {.micro_batch = batch, .precision = precision, .lanes = chosen->lanes};
   brim_choice own = brim_choice_cut(chosen, batch);
   const size_t first = f->count;
+  plan_next(p, v);
   for (v.recompute = BRIM_RECOMPUTE_NONE; v.recompute <= BRIM_RECOMPUTE_FULL; v.recompute++)
     BRIM_TRY(add(p, &v, chosen, f));
   own.precision = precision;

@@ -20,6 +20,8 @@ typedef struct brim_frontier {
   uint64_t room_bytes; /* bytes that a plan may use, within all limits */
 } brim_frontier;
 
+/* [plan] Plans what brim_frontier_find will ask for first, in several threads. */
+void brim_frontier_plan_next(brim_planner *planner, const brim_choice *chosen);
 /* [plan] Finds the choices. `chosen`: the run's own. `precisions`: consider all precisions of the backend, not only the
  * run's. No
  * plan may be placed, as this may time kernels. */

@@ -324,11 +324,31 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   return brim_plan_create(&server, out);
 }
 
+/* The context of a GPU belongs to the calling thread. */
+bool brim_planner_may_plan_together(const brim_planner *p)
+{
+  return !brim_setup_is_federated(p->setup) && (p->device_info.on_host || brim_setup_is_described(p->setup));
+}
+
+static brim_plan_request make_training_request(const brim_planner *p, const brim_choice *choice, int64_t batch,
+                                               bool alone)
+{
+  const int64_t eval_batch = brim_setup_eval_batch(p->setup, batch);
+  const brim_order order = brim_setup_order(p->setup, batch);
+  brim_plan_request r = make_request(p, choice);
+  r.keep_answers = brim_setup_keeps_answers(p->setup);
+  r.keep_token_losses = brim_setup_keeps_token_losses(p->setup);
+  describe_update(p, choice, &r);
+  r.accumulates = order.micros > 1 || order.last_micros > 1;
+  add_training(&r, &order, alone);
+  if (!alone) add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
+  if (!alone) add_part(p, &r, BRIM_PART_TEST, eval_batch);
+  return r;
+}
+
 brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
 {
-  const int64_t batch = brim_setup_limit_batch(p->setup, choice->micro_batch),
-                eval_batch = brim_setup_eval_batch(p->setup, batch);
-  const brim_order order = brim_setup_order(p->setup, batch);
+  const int64_t batch = brim_setup_limit_batch(p->setup, choice->micro_batch);
   if (!brim_setup_allows(p->setup, batch) && brim_setup_updates_in_backward(p->setup))
     return brim_setup_refuse_accumulation(p->setup, batch);
   if (!brim_setup_allows(p->setup, batch))
@@ -338,14 +358,7 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
                      "micro-batch\nchange one of the two, or set training.gradient_accumulation_steps=1",
                      (long long)batch, (long long)p->setup->norm_group);
   if (brim_setup_is_federated(p->setup)) return plan_federation(p, choice, alone, out);
-  brim_plan_request r = make_request(p, choice);
-  r.keep_answers = brim_setup_keeps_answers(p->setup);
-  r.keep_token_losses = brim_setup_keeps_token_losses(p->setup);
-  describe_update(p, choice, &r);
-  r.accumulates = order.micros > 1 || order.last_micros > 1;
-  add_training(&r, &order, alone);
-  if (!alone) add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
-  if (!alone) add_part(p, &r, BRIM_PART_TEST, eval_batch);
+  const brim_plan_request r = make_training_request(p, choice, batch, alone);
   BRIM_TRY(brim_plans_get(p->plans, &r, choice->precision, out));
   if (alone) return BRIM_OK;
   brim_choice c = *choice;
@@ -353,6 +366,19 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
   c.within_bytes = r.budget_bytes;
   keep_peak(p->peaks, p->device, &c, (*out)->peak_bytes);
   return BRIM_OK;
+}
+
+void brim_planner_plan_next(const brim_planner *p, const brim_choice *choice, size_t count)
+{
+  brim_plans_next next[BRIM_PLANNER_NEXT];
+  size_t used = 0;
+  if (!p->plans || p->model || !brim_planner_may_plan_together(p)) return;
+  for (size_t i = 0; i < count && used < BRIM_PLANNER_NEXT; i++) {
+    const int64_t batch = brim_setup_limit_batch(p->setup, choice[i].micro_batch);
+    if (!brim_setup_allows(p->setup, batch)) continue;
+    next[used++] = (brim_plans_next){make_training_request(p, &choice[i], batch, false), choice[i].precision};
+  }
+  brim_plans_make_next(p->plans, next, used);
 }
 
 brim_status brim_planner_plan_evaluation(const brim_planner *p, const brim_choice *choice,

@@ -98,6 +98,12 @@ size_t brim_planner_list_cuts(brim_planner *planner);
 /* [plan] Makes the plan of a choice. `alone`: plans only full micro-batches and the update, without evaluation; for a
  * federation such a plan has the same peak but cannot be placed. ECONFIG if its micro-batch is not allowed. */
 brim_status brim_planner_plan(const brim_planner *planner, const brim_choice *choice, bool alone, brim_plan **out);
+/* Whether several threads may make plans for the planner's device at the same time. */
+bool brim_planner_may_plan_together(const brim_planner *planner);
+/* [plan] Makes the plans of the first of these choices in several threads, because brim_planner_plan will soon be
+ * called for each of them. The plans are the same without this call. */
+#define BRIM_PLANNER_NEXT (2 * BRIM_PLANS_NEXT) /* further choices are ignored */
+void brim_planner_plan_next(const brim_planner *planner, const brim_choice *choice, size_t count);
 /* [plan] Plans a client's training in a federation, without the server, on a backend instance. */
 brim_status brim_planner_plan_client(const brim_planner *planner, const brim_choice *choice, void *backend,
                                      brim_plan **out);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/parallel.h"
+#include "brim/host.h"
 
 /* Plans to remember: the chosen one, and the last that was compared with it. A plan of an 80-layer language model takes
  * 20 MB. */
@@ -17,6 +19,7 @@ typedef struct kept {
 
 struct brim_plans {
   kept item[KEPT];
+  kept next[BRIM_PLANS_NEXT]; /* not asked for yet */
   uint64_t now;
 };
 
@@ -25,12 +28,19 @@ brim_plans *brim_plans_create(void)
   return brim_xcalloc(1, sizeof(brim_plans));
 }
 
+static void forget(kept *k, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    brim_plan_free(k[i].plan);
+    k[i] = (kept){0};
+  }
+}
+
 void brim_plans_clear(brim_plans *p)
 {
-  for (size_t i = 0; p && i < KEPT; i++) {
-    brim_plan_free(p->item[i].plan);
-    p->item[i] = (kept){0};
-  }
+  if (!p) return;
+  forget(p->item, KEPT);
+  forget(p->next, BRIM_PLANS_NEXT);
 }
 
 void brim_plans_free(brim_plans *p)
@@ -69,19 +79,66 @@ static kept *oldest(brim_plans *p)
   return out;
 }
 
+static kept *find(kept *k, size_t count, const brim_plan_request *request, int32_t precision)
+{
+  for (size_t i = 0; i < count; i++)
+    if (is_same(&k[i], request, precision)) return &k[i];
+  return NULL;
+}
+
 brim_status brim_plans_get(brim_plans *p, const brim_plan_request *request, int32_t precision, brim_plan **out)
 {
   if (!p) return brim_plan_create(request, out);
   p->now++;
-  for (kept *k = p->item; k < p->item + KEPT; k++) {
-    if (!is_same(k, request, precision)) continue;
+  kept *k = find(p->item, KEPT, request, precision);
+  if (k) {
     k->used = p->now;
     *out = brim_plan_share(k->plan);
     return BRIM_OK;
   }
-  BRIM_TRY(brim_plan_create(request, out));
-  kept *k = oldest(p);
+  kept *next = find(p->next, BRIM_PLANS_NEXT, request, precision);
+  if (next) {
+    *out = next->plan;
+    *next = (kept){0};
+  } else {
+    BRIM_TRY(brim_plan_create(request, out));
+  }
+  k = oldest(p);
   brim_plan_free(k->plan);
   *k = (kept){brim_plan_share(*out), precision, p->now};
   return BRIM_OK;
+}
+
+/* ---- plans that will be asked for ---- */
+
+typedef struct making {
+  const brim_plans_next *next[BRIM_PLANS_NEXT];
+  kept *into[BRIM_PLANS_NEXT];
+} making;
+
+static void make_one(void *context, int64_t task)
+{
+  const making *m = context;
+  const brim_plans_next *next = m->next[task];
+  brim_plan *plan = NULL;
+  if (brim_plan_create(&next->request, &plan) == BRIM_OK) *m->into[task] = (kept){plan, next->precision, 0};
+}
+
+void brim_plans_make_next(brim_plans *p, const brim_plans_next *next, size_t count)
+{
+  making m = {.into = {NULL}};
+  int64_t missing = 0, room = 0;
+  for (kept *k = p->next; k < p->next + BRIM_PLANS_NEXT; k++) {
+    bool is_wanted = false;
+    for (size_t i = 0; i < count; i++) is_wanted = is_wanted || is_same(k, &next[i].request, next[i].precision);
+    if (is_wanted) continue;
+    forget(k, 1);
+    m.into[room++] = k;
+  }
+  for (size_t i = 0; i < count && missing < room; i++)
+    if (!find(p->item, KEPT, &next[i].request, next[i].precision) &&
+        !find(p->next, BRIM_PLANS_NEXT, &next[i].request, next[i].precision))
+      m.next[missing++] = &next[i];
+  const int32_t threads = brim_host_threads();
+  if (missing > 1 && threads > 1) brim_in_parallel("brim-plan", threads, missing, make_one, &m);
 }

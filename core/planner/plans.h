@@ -15,4 +15,15 @@ void brim_plans_free(brim_plans *plans);
  * brim_plan_free. `precision` (enum brim_precision) must be given because the request does not contain it. `plans`
  * NULL: always makes one. Errors as for brim_plan_create. */
 brim_status brim_plans_get(brim_plans *plans, const brim_plan_request *request, int32_t precision, brim_plan **out);
+
+/* A plan that brim_plans_get will be asked for. */
+typedef struct brim_plans_next {
+  brim_plan_request request;
+  int32_t precision;
+} brim_plans_next;
+#define BRIM_PLANS_NEXT 3 /* a plan of an 80-layer language model takes 20 MB */
+/* [plan] Makes the plans of the first BRIM_PLANS_NEXT requests that have none yet, in several threads, and remembers
+ * them until they are asked for, or until this is called without their requests. Leaves out failures, so that
+ * brim_plans_get reports them. */
+void brim_plans_make_next(brim_plans *plans, const brim_plans_next *next, size_t count);
 #endif

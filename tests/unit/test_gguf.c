@@ -7,6 +7,9 @@
 #include <cmocka.h>
 
 #include "base/gguf.h"
+#include "config/family.h"
+#include "config/gguf_config.h"
+#include "param/json.h"
 #include "scratch.h"
 
 #define GOLDEN BRIM_TESTS_DIR "/golden/types.gguf"
@@ -239,6 +242,79 @@ static void a_written_file_reads_back(void **state)
   brim_gguf_close(file);
 }
 
+/* ---- config.json ---- */
+
+/* Writes the metadata of a config.json with the required keys, 32 heads and a width of 2048, and reads the file. */
+static brim_gguf *write_config(const char *type, const char *more)
+{
+  static const char *const folder[] = {BRIM_TESTS_DIR "/../configs"};
+  brim_arena arena = {0};
+  brim_yaml *config = NULL;
+  brim_gguf_head head = {0};
+  brim_gguf *file = NULL;
+  const char *text = brim_arena_printf(
+      &arena, "{\"model_type\": \"%s\", \"hidden_size\": 2048, \"num_attention_heads\": 32, \"vocab_size\": 9%s}", type,
+      more);
+  assert_int_equal(brim_json_parse(&arena, text, strlen(text), "config.json", &config), BRIM_OK);
+  assert_int_equal(brim_family_complete(&arena, folder, 1, config), BRIM_OK);
+  assert_int_equal(brim_gguf_put_config(config, &head), BRIM_OK);
+  assert_int_equal(brim_gguf_write(scratch("c.gguf"), &head, NULL, 0, &(brim_gguf_source){0}), BRIM_OK);
+  assert_int_equal(brim_gguf_open(scratch("c.gguf"), &file), BRIM_OK);
+  brim_gguf_head_release(&head);
+  brim_arena_release(&arena);
+  return file;
+}
+
+static double own_number(const brim_gguf *file, const char *key)
+{
+  double number = 0;
+  const brim_gguf_value *v = brim_gguf_find_own(file, key);
+  return v && brim_gguf_number(v, 0, &number) ? number : 0;
+}
+
+/* 0: the key is missing. */
+static void a_config_without_optional_keys_has_the_values_of_transformers(void **state)
+{
+  static const struct {
+    const char *type;
+    int64_t head_size, kv_heads, context;
+    double eps, rope_base, window;
+  } family[] = {{"llama", 64, 32, 2048, 1e-6, 0, 0},     {"mistral", 64, 8, 131072, 1e-6, 0, 0},
+                {"qwen2", 64, 32, 32768, 1e-6, 0, 0},    {"qwen3", 128, 32, 32768, 1e-6, 0, 0},
+                {"smollm3", 64, 4, 32768, 1e-6, 2e6, 0}, {"gemma", 256, 16, 8192, 1e-6, 0, 0},
+                {"gemma2", 256, 4, 8192, 1e-6, 0, 4096}, {"gemma3_text", 256, 4, 131072, 1e-6, 1e6, 4096},
+                {"phi3", 64, 32, 4096, 1e-5, 0, 0},      {"olmo2", 64, 32, 2048, 1e-5, 0, 0},
+                {"granite", 64, 32, 2048, 1e-6, 0, 0}};
+  for (size_t i = 0; i < sizeof family / sizeof family[0]; i++) {
+    brim_gguf *file = write_config(family[i].type, "");
+    assert_true(own_number(file, "attention.key_length") == (double)family[i].head_size);
+    assert_true(own_number(file, "attention.value_length") == (double)family[i].head_size);
+    assert_true(own_number(file, "attention.head_count_kv") == (double)family[i].kv_heads);
+    assert_true(own_number(file, "context_length") == (double)family[i].context);
+    assert_true(own_number(file, "attention.layer_norm_rms_epsilon") == (double)(float)family[i].eps);
+    assert_true(own_number(file, "rope.freq_base") == family[i].rope_base);
+    assert_true(own_number(file, "attention.sliding_window") == family[i].window);
+    brim_gguf_close(file);
+  }
+  brim_gguf *file = write_config("gemma2", "");
+  assert_true(own_number(file, "attn_logit_softcapping") == 50 && own_number(file, "final_logit_softcapping") == 30);
+  brim_gguf_close(file);
+  file = write_config("granite", "");
+  assert_true(own_number(file, "attention.scale") == 1 && own_number(file, "logit_scale") == 1);
+  assert_true(own_number(file, "embedding_scale") == 1 && own_number(file, "residual_scale") == 1);
+  brim_gguf_close(file);
+}
+
+static void keys_of_a_config_are_not_replaced(void **state)
+{
+  brim_gguf *file = write_config("qwen3", ", \"head_dim\": 16, \"num_key_value_heads\": null");
+  assert_true(own_number(file, "attention.key_length") == 16 && own_number(file, "attention.head_count_kv") == 32);
+  brim_gguf_close(file);
+  file = write_config("smollm3", ", \"rope_parameters\": {\"rope_theta\": 5000}");
+  assert_true(own_number(file, "rope.freq_base") == 5000);
+  brim_gguf_close(file);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -248,6 +324,8 @@ int main(void)
       cmocka_unit_test(a_truncated_file_is_refused),
       cmocka_unit_test(invalid_files_are_refused_with_the_reason),
       cmocka_unit_test(a_written_file_reads_back),
+      cmocka_unit_test(a_config_without_optional_keys_has_the_values_of_transformers),
+      cmocka_unit_test(keys_of_a_config_are_not_replaced),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
