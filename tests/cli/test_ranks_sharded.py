@@ -16,7 +16,7 @@ DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=500",
         "training.batch_size=16", "training.gradient_accumulation_steps=5", f"training.steps={STEPS}",
         "training.eval_every_steps=6", "observe.log_every_steps=1", "memory.timing=false", "training.num_workers=0",
         "augment.flip=true", "augment.crop_padding=1", "backend=reference"]
-NORMS = ["model=lightcnn", "model.width=4", *DATA]
+NORMS = ["model=lightcnn", "model.width=8", *DATA]
 DROPOUT = ["model=cnn", "model.width=2", *DATA]
 
 

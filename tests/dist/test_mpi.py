@@ -30,7 +30,7 @@ class Mpi(Case):
                 self.ranks(count, "talk", 10000 if FULL else 2000)
 
     def test_sums_are_in_the_order_of_the_ranks_and_have_the_same_bits_in_every_run(self):
-        for count in (1, 2, 3, 4, 5):
+        for count in (1, 2, 3, 4, 5) if FULL else (2, 3):
             with self.subTest(count):
                 self.assertEqual(*[self.ranks(count, "sums")[0] for _ in range(2)])
 
