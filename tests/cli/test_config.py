@@ -93,7 +93,7 @@ class Resolved(Case):
             elif line.split() != ["none"]:
                 options.append((group, line.split()[0]))
         self.assertGreater(len(options), 100)
-        for number, (group, option) in some_of(enumerate(options), 4):
+        for number, (group, option) in some_of(enumerate(options), 9):
             ways = ((), ("--origins",)) if FULL or number % 4 == 0 else ((),)
             if option not in {*AROUND, "hf_lora"} or group != "backbone":
                 more = ["backbone=mlp"] if option in AROUND else ["model=lora"] if group == "backbone" else []
