@@ -373,6 +373,7 @@ class Numbers(Chat):
             for a, b in zip(*losses):
                 self.assertAlmostEqual(a, b, delta=delta * max(1, a))
 
+    @plain
     def test_the_micro_batch_changes_no_bit(self):
         counted = [sum(sample["counts"]) for sample in self.data("dataset.packing=false", *self.wide)["samples"]]
         self.assertGreaterEqual(max(counted), 100 * min(counted))

@@ -57,7 +57,7 @@ class Good(Check):
     def test_the_selectors_that_are_shipped(self):
         files = sorted((SHIPPED / "selector").glob("*.so"))
         self.assertGreater(len(files), 1)
-        for file in some_of(fewer_of(files, 2), 4, 1):
+        for file in some_of(fewer_of(files, 2), 9, 3):
             with self.subTest(file.name):
                 found = self.findings(file)
                 self.assertEqual(list(found), ["table", "create", "state", "select", "repeats", "resumes", "time",

@@ -166,7 +166,7 @@ class Plan(Case):
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"cache", "claims"})
 
     def test_over_the_budget_a_fitting_size_is_suggested(self):
-        limit = ["memory.limit_mb=16", "model=cnn", "dataset=synthetic"]
+        limit = ["memory.limit_mb=16", "model=cnn", "dataset=synthetic", "memory.timing=false"]
         peak = self.brim("plan", "--json", *limit[1:]).json["peak_bytes"]
         self.assertGreater(peak, 16 << 20)
         result = self.brim("train", "memory.limit_mb=32", "run.dir=run", *limit[1:], status=NO_FIT)
@@ -250,8 +250,9 @@ class Look(Case):
 
 class Streams(Case):
     def test_results_that_cannot_be_written_are_an_error(self):
-        for command in (["plan"], ["plan", "--json"], ["start", "--yes", *SMALL], ["plugins"], ["config"], ["devices"],
-                        ["ops"], ["version", "--json"], ["complete", "--", "brim "], ["--help"], ["train", "--help"]):
+        for command in (["plan", "--no-timing"], ["plan", "--no-timing", "--json"], ["start", "--yes", *SMALL],
+                        ["plugins"], ["config"], ["devices"], ["ops"], ["version", "--json"],
+                        ["complete", "--", "brim "], ["--help"], ["train", "--help"]):
             with self.subTest(command), open("/dev/full", "w", encoding="ascii") as full:
                 process = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE,
                                          text=True, check=False)

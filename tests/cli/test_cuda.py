@@ -12,7 +12,7 @@ import time
 import unittest
 
 from support import (BINARY, ENDLESS, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case,
-                     killed, main)
+                     fewer_of, killed, main)
 
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
@@ -108,7 +108,7 @@ class Traces(CudaCase):
 
     def test_cupti_measures_kernels_and_copies(self):
         self.need_cupti()
-        for order in ("", "copies", "7"):  # orders of work in streams
+        for order in fewer_of(("", "copies", "7"), 2):  # orders of work in streams
             variables = {"EMULATED_STREAMS": order} if order else {}
             _, expected, _ = self.trace(f"events{order}", **variables)
             result, events, by = self.trace(f"run{order}", cupti="now", **variables)
@@ -392,7 +392,7 @@ class UpdatesInBackward(CudaCase):
     FUSED = "optimizer.update=fused_backward"
 
     def test_they_leave_the_same_bits(self):
-        for optimizer in ("adamw", "adafactor", "adamw8bit", "lion", "yogi", "adagrad"):
+        for optimizer in fewer_of(("adamw", "adafactor", "adamw8bit", "lion", "yogi", "adagrad"), 2):
             words = [*RUN, "model.hidden=[80]", "backend=cuda", f"optimizer={optimizer}", "training.batch_size=48"]
             self.cuda("train", f"run.dir={optimizer}", *words)
             self.cuda("train", f"run.dir={optimizer}-fused", *words, self.FUSED)
@@ -423,10 +423,11 @@ class Offload(CudaCase):
     WIDE = [*RUN, "model.hidden=[80,80,80,80,80,80,80]", "backend=cuda"]
 
     def test_it_leaves_the_same_bits(self):
-        for optimizer in ("adamw", "adafactor", "adamw8bit"):
+        ways = (("averages", ["training.ema_decay=0.9", "training.clip_norm=0.5"]),
+                ("fused", ["optimizer.update=fused_backward"]), ("step", []))
+        for number, optimizer in enumerate(("adamw", "adafactor", "adamw8bit")):
             words = [*self.WIDE, f"optimizer={optimizer}", "training.steps=3"]
-            for run, more in (("step", []), ("averages", ["training.ema_decay=0.9", "training.clip_norm=0.5"]),
-                              ("fused", ["optimizer.update=fused_backward"])):
+            for run, more in fewer_of(ways, 3, number):
                 name = f"{optimizer}-{run}"
                 self.cuda("train", f"run.dir={name}", *words, *more)
                 self.cuda("train", f"run.dir={name}-host", *words, *more, self.HOST)
@@ -443,11 +444,11 @@ class Offload(CudaCase):
         self.assertEqual(self.summary("run")["device_peak_bytes"], plans[1]["peak_bytes"])
 
     def test_refused_updates_change_no_state(self):
-        words = [*self.WIDE, "precision=fp16", f"loss_scale.init_scale={HUGE}", "training.steps=20",
-                 "training.checkpoint_every_steps=10", "optimizer=adamw"]
+        words = [*self.WIDE, "precision=fp16", f"loss_scale.init_scale={1 << 28}", "training.steps=10",
+                 "training.checkpoint_every_steps=5", "optimizer=adamw"]
         self.cuda("train", "run.dir=device", *words)
         self.cuda("train", "run.dir=host", *words, self.HOST)
-        self.assertGreater(self.json("device", "checkpoints", "last", "state.json")["skipped_steps"], 0)
+        self.assertIn(self.json("device", "checkpoints", "last", "state.json")["skipped_steps"], range(1, 10))
         for step in self.steps("device"):
             self.assert_same_checkpoint("device", "host", step)
 
@@ -455,10 +456,10 @@ class Offload(CudaCase):
         """Streams run their work as late as possible, run copies as early as possible, or use an order in between."""
         words = [*self.WIDE, "training.steps=6", "training.checkpoint_every_steps=3", "training.batch_size=32",
                  "training.eval_every_steps=2"]
-        for name, more in (("step", ["training.gradient_accumulation_steps=2"]),
-                           ("fused", ["optimizer.update=fused_backward"])):
+        for number, (name, more) in enumerate((("step", ["training.gradient_accumulation_steps=2"]),
+                                               ("fused", ["optimizer.update=fused_backward"]))):
             self.cuda("train", f"run.dir={name}", *words, *more)
-            for order in ("", "copies", "1", "2", "3"):
+            for order in fewer_of(("", "copies", "1", "2", "3"), 2, number):
                 with self.subTest(f"{name} {order}"):
                     env = {"EMULATED_STREAMS": order} if order else {}
                     self.cuda("train", f"run.dir={name}-{order}", *words, *more, self.HOST, **env)
@@ -657,10 +658,10 @@ class Training(CudaCase):
         return self.finish(process, status=INTERRUPTED)
 
     def test_a_step_started_ahead_leaves_no_trace_when_interrupted(self):
-        for precision in ("fp32", "bf16", "fp16"):
+        for number, precision in enumerate(("fp32", "bf16", "fp16")):
             words = [*self.EVERYTHING, f"precision={precision}"]
             self.cuda("train", *RUN, *words, f"run.dir=whole-{precision}")
-            for records in (1, 30, 70):
+            for records in fewer_of((1, 30, 70), 3, number):
                 with self.subTest(precision=precision, records=records):
                     part = f"part-{precision}-{records}"
                     self.interrupt_after(part, records, *words)
@@ -753,7 +754,7 @@ class Faults(CudaCase):
         self.assertEqual(train("moved", BRIM_FILES_REPORT=str(report)).status, 0)
         self.assertIn("  id: cpu\n", self.read("moved", "config.yaml"))
         changes = int(report.read_text())
-        for at in range(changes // 4, changes, max(changes // 16, 1)):
+        for at in fewer_of(range(changes // 4, changes, max(changes // 16, 1)), 3):
             name = f"run{at}"
             result = train(name, BRIM_FILES_KILL_AT=str(at))
             self.assertTrue(killed(result), result)

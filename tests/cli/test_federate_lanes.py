@@ -25,7 +25,6 @@ class Lanes(ElasticCase):
                                               ("three", 6, 4, "3.0 MiB given back: 4 -> 1")):
             with self.subTest(name):
                 first, second = f"first {name}", f"second {name}"
-                alone = self.start("federate", f"run.dir={first}-alone", *LANES, *ENDLESS)
                 process = self.begin(first, *LANES, *device_of(mebibytes), *ELASTIC, *ENDLESS)
                 waiting = self.start("federate", f"run.dir={second}", *LANES, *device_of(mebibytes), *WAIT, "rounds=5",
                                      f"parallel_clients={lanes}")
@@ -35,7 +34,7 @@ class Lanes(ElasticCase):
                 result = self.end(process)
                 self.brim("federate", f"run.dir={second}-alone", *LANES, "rounds=5")
                 self.assert_same_checkpoint(second, f"{second}-alone", 5)
-                self.assert_as_alone(first, step, alone)
+                self.assert_as_alone(first, step, *LANES, *ENDLESS)
                 decisions = self.decisions(first)
                 self.assertRegex(result.err, rf"policy.elastic: {given} clients at a time, as a run waits for cpu:0\n")
                 self.assertRegex(decisions[-1][2], "^[123] -> 4 clients at a time, as no run waits for cpu:0$")
@@ -50,7 +49,6 @@ class Lanes(ElasticCase):
         beside, own = (self.summary(run)["device_bytes"] for run in ("small", "large"))
         share = ["backend.devices=1", f"backend.memory_mb={math.ceil((own + beside / 0.99) / MIB)}"]
         watch = ["memory.check_interval_seconds=0.01", "memory.warn_percent=0", "memory.critical_percent=94"]
-        alone = self.start("federate", "run.dir=run-alone", *LANES, *ENDLESS)
         run = self.begin("run", *LANES, *share, *watch, *ENDLESS)
         other = self.start("train", "run.dir=other", *neighbour, *share, "training.steps=1000000000")
         self.until(lambda: self.changes("run"), run, other)
@@ -67,7 +65,7 @@ class Lanes(ElasticCase):
                                      r"memory is free again\n")
         self.assertEqual({action for _, _, action in self.changes("run")}, {"lanes"})
         self.assertEqual(self.summary("run")["retries"], 0)
-        self.assert_as_alone("run", step, alone)
+        self.assert_as_alone("run", step, *LANES, *ENDLESS)
 
     def changes(self, run):
         """Returns [(step, choice, action)] of the decisions by recovery so far."""

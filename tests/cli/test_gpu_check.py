@@ -109,15 +109,7 @@ class GpuCheck(Case):
                 result = self.brim("--plugin-path", EMULATED, "plan", "--no-timing", *words, status=None)
                 self.assertIn(result.status, (DONE, NO_FIT), result)
 
-    def test_fast(self):
-        checks, said = self.found("fast", "--out", "out", status=0)
-        for name, line in checks.items():
-            self.assertIn(line["verdict"], ("ok", "skipped") if "torch" in name else ("ok",), said)
-        self.assertIn("add_kernel<float>", checks["kernels of gpt2-124M"]["table"])
-        self.assertIn("0.004 ms", checks["kernels of gpt2-124M"]["table"])
-        self.assertGreater(checks["plan under 0.002 GB, gpt2-124M"]["batch"], 0)
-
-    def test_continues_where_an_earlier_command_was_killed(self):
+    def test_fast_continues_where_an_earlier_command_was_killed(self):
         process = self.gpu_check("fast", "--out", "out")
         results = self.folder / "out/results.jsonl"
         self.until(lambda: results.exists() and "brim, gpt2-124M" in results.read_text(), process)
@@ -126,8 +118,12 @@ class GpuCheck(Case):
         (self.folder / "brought.jsonl").write_text(results.read_text() + '{"check": "cut o')
         checks, said = self.found("fast", "--out", "out", "--carried", "brought.jsonl", status=0)
         self.assertNotIn("brim, gpt2-124M (", said)
-        self.assertEqual(checks["brim, gpt2-124M"]["verdict"], "ok")
-        self.assertEqual(checks["brim, cnn"]["verdict"], "ok")
+        self.assertLess({"brim, gpt2-124M", "brim, cnn"}, set(checks))
+        for name, line in checks.items():
+            self.assertIn(line["verdict"], ("ok", "skipped") if "torch" in name else ("ok",), said)
+        self.assertIn("add_kernel<float>", checks["kernels of gpt2-124M"]["table"])
+        self.assertIn("0.004 ms", checks["kernels of gpt2-124M"]["table"])
+        self.assertGreater(checks["plan under 0.002 GB, gpt2-124M"]["batch"], 0)
 
     def test_checks_without_time_left_are_unfinished(self):
         checks, said = self.found("fast", "--out", "out", "--seconds", "0", status=3)

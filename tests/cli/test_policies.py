@@ -500,7 +500,7 @@ class Capped(Policies):
         table = "policy.capped.shares={cpu:0: {alice: 8MiB}, cpu:1: {bob: 0.125}}"  # the same as a fraction of 64 MiB
         words = [*CNN, *two, "policy=[capped,auto_plan]", table, "training.batch_size=auto",
                  "training.effective_batch_size=1024"]
-        clients = {client: self.start("train", f"run.dir={client}", *words, "training.steps=60",
+        clients = {client: self.start("train", f"run.dir={client}", *words, "training.steps=20",
                                       "training.eval_every_steps=10", env={"CLIENT_ID": client})
                    for client in ("alice", "bob")}
         looks, seen = 0, set()

@@ -7,14 +7,14 @@ import itertools
 import os
 
 from ranks import Ranks
-from support import HANG_SECONDS, SANITIZED, SMALL_CNN, main
+from support import FULL, HANG_SECONDS, SANITIZED, SMALL_CNN, main
 
 STEPS = 8
 RANKS = 3
 RUN = [*SMALL_CNN, "training.batch_size=48", f"training.steps={STEPS}", "training.checkpoint_every_steps=2",
        "training.keep_checkpoints=2", "training.eval_every_steps=4", "observe.log_every_steps=1",
        "dist.check_every_steps=2", "dist.bucket_mb=0", "backend=cpu"]
-ROUNDS = int(os.environ.get("ROUNDS", "4" if SANITIZED else "12"))
+ROUNDS = int(os.environ.get("ROUNDS", "12" if FULL and not SANITIZED else "4"))
 POINTS = ["begin", "lib:conv", "update", "lib:conv:5", "begin,begin:2,begin:3", "alloc:1", "lib:conv:3,lib:conv:9",
           "update,update:2"]
 WHERE = ["rank:0:", "rank:1:", "rank:2:", ""]

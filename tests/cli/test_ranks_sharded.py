@@ -7,16 +7,16 @@ import os
 import shutil
 
 from ranks import Ranks
-from support import HANG_SECONDS, SANITIZED, SMALL_CNN, main
+from support import FULL, HANG_SECONDS, SANITIZED, SMALL_CNN, main
 
-STEPS = int(os.environ.get("STEPS", "12" if SANITIZED else "40"))
+STEPS = int(os.environ.get("STEPS", "40" if FULL and not SANITIZED else "12"))
 # Micro-batches of 16 in steps of 80, the last of an epoch with 20 samples: the ranks' shares are unequal, and some are
 # empty at times.
 DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=500", "dataset.test_count=100",
         "training.batch_size=16", "training.gradient_accumulation_steps=5", f"training.steps={STEPS}",
-        "training.eval_every_steps=20", "observe.log_every_steps=1", "memory.timing=false", "training.num_workers=0",
+        "training.eval_every_steps=6", "observe.log_every_steps=1", "memory.timing=false", "training.num_workers=0",
         "augment.flip=true", "augment.crop_padding=1", "backend=reference"]
-NORMS = ["model=lightcnn", *DATA]
+NORMS = ["model=lightcnn", "model.width=8", *DATA]
 DROPOUT = ["model=cnn", "model.width=2", *DATA]
 
 

@@ -4,7 +4,7 @@ with exit status 4 or 5 and can be resumed."""
 import resource
 import signal
 
-from support import FAILED, NO_FIT, SMALL, SMALL_CNN, Case, main, plain
+from support import FAILED, NO_FIT, SANITIZED, SMALL, SMALL_CNN, Case, main, plain, some_of
 
 # Two steps an epoch, the second of 122 samples; evaluations and checkpoints are due at different steps.
 BUSY = ["dataset.train_count=250", "training.steps=8", "training.eval_every_steps=3",
@@ -160,12 +160,12 @@ class Ladder(Recovery):
         self.train("whole", *overrides)
         retries = 0
         for step in (2, 3, 8):
-            for call in range(1, 5):
+            for call in some_of(range(1, 5), 2):
                 run = f"run{step}-{call}"
                 self.run_with(run, f"step:{step}:alloc:{call}", *overrides)
                 self.assert_same_end(run)
                 retries += self.summary(run)["retries"]
-        self.assertGreaterEqual(retries, 3)  # the run may survive small failures without a retry
+        self.assertGreaterEqual(retries, 1 if SANITIZED else 3)  # the run may survive small failures without a retry
 
 
 class OtherErrors(Recovery):

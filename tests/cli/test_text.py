@@ -38,6 +38,7 @@ class Text(Case):
 
 
 class Bytes(Text):
+    @plain
     def test_text_is_learnt_evaluated_and_resumed(self):
         self.train("run", *BYTES, "model.layers=2", "training.epochs=40", "dataset.validation_fraction=0.1")
         self.assertLess(self.summary("run")["test_loss"], 0.1)
@@ -81,7 +82,6 @@ class Bytes(Text):
         self.brim("train", "--resume", "part")
         self.assert_same_checkpoint("whole", "part", 8)
 
-    @plain
     def test_validation_and_test_may_have_separate_texts(self):
         (self.folder / "val").mkdir()
         for name, words in (("1.txt", TEXT[:700]), ("2.txt", TEXT[:300]), ("3.md", TEXT)):
@@ -228,6 +228,7 @@ class HuggingFace(Text):
         shutil.copy(KINDS / f"{name}.json", folder / "tokenizer.json")
         return [*BYTES, "dataset.tokens=hf", f"dataset.tokenizer={name}", *words]
 
+    @plain
     def test_text_is_learnt_evaluated_and_continued(self):
         for name in some_of(("llama2", "llama3", "unigram"), 3):
             with self.subTest(name):
@@ -237,7 +238,6 @@ class HuggingFace(Text):
                                        "0")
                 self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
 
-    @plain
     def test_a_prompt_begins_with_the_token_that_begins_a_text(self):
         self.train("run", *self.words("llama2", "training.steps=2"))
         result = self.generate("run", "--prompt", "x", "--tokens", "1")

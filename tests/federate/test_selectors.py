@@ -13,7 +13,7 @@ import subprocess
 import unittest
 
 WORLDS = (1000 if os.environ.get("BRIM_TEST_TIER", "full") == "full" else
-          100 if os.environ.get("BRIM_SANITIZE") else 250)
+          30 if os.environ.get("BRIM_SANITIZE") else 100)
 LARGE = WORLDS // 100  # number of worlds with 30 to 70 clients, of which at most 8 are wanted
 ROUNDS = 5
 NAN = math.nan
