@@ -105,7 +105,7 @@ static void *serve(void *context)
   for (;;) {
     wait_for(&g->call, g->spins);
     if (g->quits) break;
-    (void)brim_fail(BRIM_OK, "%s", "");
+    brim_error_clear();
     g->status = g->work(g->context);
     /* This is a child that the function forked, and that returned from it. */
     if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN));
