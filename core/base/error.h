@@ -10,4 +10,6 @@ typedef struct brim_error {
  * the calling thread's last error. */
 void brim_error_take(brim_error *out);
 void brim_error_put(const brim_error *error);
+/* [any thread] Clears the calling thread's error text, so that a later text is from a later call. */
+void brim_error_clear(void);
 #endif

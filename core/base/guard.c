@@ -108,7 +108,7 @@ static void *serve(void *context)
   for (;;) {
     wait_for(&g->call, g->spins);
     if (g->quits) break;
-    (void)brim_fail(BRIM_OK, "%s", "");
+    brim_error_clear();
     g->status = g->work(g->context);
     /* A child process that the function forked can return from it and get here. */
     if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN));

@@ -83,6 +83,11 @@ const char *brim_error_origin(void)
   return error_origin;
 }
 
+void brim_error_clear(void)
+{
+  error_text[0] = '\0';
+}
+
 void brim_error_take(brim_error *out)
 {
   memcpy(out->text, error_text, strlen(error_text) + 1);

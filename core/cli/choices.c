@@ -295,13 +295,16 @@ static brim_status read_lines(reading *r, FILE *file, brim_questions *out)
   errno = 0;
   for (ssize_t length; status == BRIM_OK && (length = getline(&text, &text_room, file)) >= 0;) {
     r->line++;
-    if (text[strspn(text, " \t\r\n")] == '\0' && strlen(text) == (size_t)length) continue;
-    if ((size_t)length > LINE_BYTES_MAX)
+    const size_t mark = r->line == 1 && brim_starts_with(text, "\xef\xbb\xbf") ? 3 : 0; /* UTF-8's byte order mark */
+    const char *line = text + mark;
+    const size_t bytes = (size_t)length - mark;
+    if (line[strspn(line, " \t\r\n")] == '\0' && strlen(line) == bytes) continue;
+    if (bytes > LINE_BYTES_MAX)
       status =
           brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the line has more than %zu bytes", r->path, r->line, LINE_BYTES_MAX);
     else {
       out->item = brim_arena_grow(r->arena, out->item, out->count, &room, sizeof *out->item);
-      status = read_line(r, text, (size_t)length, &out->item[out->count]);
+      status = read_line(r, line, bytes, &out->item[out->count]);
       out->count++;
     }
   }

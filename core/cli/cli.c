@@ -101,6 +101,10 @@ void brim_cli_hush(const brim_cli *cli, bool quiet)
 
 int brim_cli_fail(brim_status status)
 {
+  if (!brim_error_text()[0])
+    brim_fail(status,
+              "a function failed without an error text: %s\nif it is a plugin's, it must use brim_fail(status, ...)",
+              brim_status_text(status));
   if (status == BRIM_EINTERRUPTED)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   else

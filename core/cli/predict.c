@@ -120,10 +120,12 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
   return status;
 }
 
-/* Whether a word with '=' is an override: yes, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
+/* Whether a word with '=' is an override: yes, unless it is explicitly a path (./a=b, /a=b, ../a=b), or a file in a
+ * folder (label=cat/1.png). */
 static bool is_override(const char *word)
 {
-  return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL;
+  const bool has_folder = strchr(word, '/') != NULL;
+  return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL && !(has_folder && access(word, F_OK) == 0);
 }
 
 /* Moves files to p->file and overrides to the front of `word`. */
@@ -211,6 +213,6 @@ const brim_command brim_command_predict = {
     "\n"
     "If the model predicts real numbers, the columns are file,index,value0,...\n"
     "Files must have the format of the run's dataset: for idx, images in IDX files, plain or gzip. An argument with\n"
-    "'=' is an override; write ./a=b for a file with such a name.\n",
+    "'=' is an override unless it names a file in a folder; write ./a=b for a file with such a name.\n",
     options,
     true};

@@ -15,14 +15,16 @@
 #include "data/describe.h"
 #include "data/mixup.h"
 #include "graph/graph.h"
+#include "plugin/instance.h"
 
-static brim_status open_splits(const brim_dataset_ops *ops, void *self)
+static brim_status open_splits(const brim_plugin *plugin, void *self)
 {
-  const char *const further[] = {BRIM_SPLIT_TEST, brim_data_validation_split(ops)};
-  BRIM_TRY(ops->open(self, BRIM_SPLIT_TRAIN));
-  for (size_t i = 0; i < 2 && further[i]; i++) {
-    const brim_status status = ops->open(self, further[i]);
-    if (status != BRIM_ENOTSUP) BRIM_TRY(status);
+  const brim_dataset_ops *ops = plugin->ops;
+  const char *const split[] = {BRIM_SPLIT_TRAIN, BRIM_SPLIT_TEST, brim_data_validation_split(ops)};
+  for (size_t i = 0; i < 3 && split[i]; i++) {
+    brim_error_clear();
+    const brim_status status = brim_plugin_answer(plugin, "open", ops->open(self, split[i]));
+    if (i == 0 || status != BRIM_ENOTSUP) BRIM_TRY(status);
   }
   return BRIM_OK;
 }
@@ -46,7 +48,7 @@ static brim_status open_and_describe(brim_data *data)
 {
   brim_long_call call;
   begin_to_wait(&call, data->ops);
-  const brim_status status = open_splits(data->ops, data->self);
+  const brim_status status = open_splits(data->plugin, data->self);
   brim_long_call_end(&call);
   BRIM_TRY(status);
   BRIM_TRY(brim_data_set(data));
@@ -80,7 +82,7 @@ brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *s
 
 struct brim_data_opening {
   pthread_t thread;
-  const brim_dataset_ops *ops;
+  const brim_plugin *plugin;
   void *self;
   brim_status status;
   brim_error error;
@@ -89,7 +91,7 @@ struct brim_data_opening {
 static void *open_aside(void *context)
 {
   struct brim_data_opening *o = context;
-  o->status = open_splits(o->ops, o->self);
+  o->status = open_splits(o->plugin, o->self);
   if (o->status != BRIM_OK) brim_error_take(&o->error);
   return NULL;
 }
@@ -98,7 +100,7 @@ brim_status brim_data_open_start(brim_data *data)
 {
   struct brim_data_opening *o = brim_try_calloc(1, sizeof *o);
   if (!o) return brim_fail(BRIM_ENOMEM_HOST, "no memory to open the dataset");
-  o->ops = data->ops;
+  o->plugin = data->plugin;
   o->self = data->self;
   if (brim_thread_start(&o->thread, "brim-open", open_aside, o)) { /* no thread: open it here */
     free(o);
@@ -113,7 +115,7 @@ brim_status brim_data_open_finish(brim_data *data)
   struct brim_data_opening *o = data->opening;
   if (!o) return BRIM_OK;
   brim_long_call call;
-  begin_to_wait(&call, o->ops);
+  begin_to_wait(&call, o->plugin->ops);
   pthread_join(o->thread, NULL);
   brim_long_call_end(&call);
   data->opening = NULL;

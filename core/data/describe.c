@@ -4,9 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "data/mixup.h"
 #include "graph/graph.h"
+#include "plugin/instance.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
 #define TARGETS_MAX (1 << 20) /* real numbers in the target of a sample */
@@ -96,7 +98,8 @@ static brim_status check_info(const brim_data *data, const char *split, const br
 static brim_status describe_split(const brim_data *data, const char *split, brim_dataset_info *info)
 {
   *info = (brim_dataset_info){0};
-  BRIM_TRY(data->ops->describe(data->self, split, info));
+  brim_error_clear();
+  BRIM_TRY(brim_plugin_answer(data->plugin, "describe", data->ops->describe(data->self, split, info)));
   return check_info(data, split, info);
 }
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "brim/random.h"
 #include "builtin/augment.h"
 #include "data/answers.h"
@@ -13,6 +14,7 @@
 #include "data/describe.h"
 #include "data/mixup.h"
 #include "data/partition.h"
+#include "plugin/instance.h"
 
 /* ---- Indices ---- */
 
@@ -148,9 +150,11 @@ static brim_status read_sample(const brim_data *data, const char *split, int64_t
                                brim_picture *picture, void *label)
 {
   const brim_transform *t = &data->transform;
-  if (!t->any_size) return data->ops->read(data->self, split, index, scratch, label);
-  *picture = brim_transform_picture(t, training, scratch);
-  BRIM_TRY(data->ops->read(data->self, split, index, picture, label));
+  if (t->any_size) *picture = brim_transform_picture(t, training, scratch);
+  brim_error_clear();
+  const brim_status status = data->ops->read(data->self, split, index, t->any_size ? (void *)picture : scratch, label);
+  BRIM_TRY(brim_plugin_answer(data->plugin, "read", status));
+  if (!t->any_size) return BRIM_OK;
   if (picture->rows >= 1 && picture->columns >= 1 && picture->rows <= t->side_max && picture->columns <= t->side_max &&
       picture->rows * picture->columns <= t->pixels_max)
     return BRIM_OK;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/long_call.h"
 #include "brim/optimizer.h"
 #include "graph/documents.h"
@@ -257,7 +258,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->offers_arg = o->offers_arg;
   BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
-  brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a later error text is from this build */
+  brim_error_clear();
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
   brim_graph_lock_plugins();
   const brim_status status = o->model->build(o->model_self, g);

@@ -19,7 +19,7 @@ typedef struct series {
 static void begin_attempt(series *s)
 {
   s->oom.attempt++;
-  (void)brim_fail(BRIM_OK, "%s", "");
+  brim_error_clear();
 }
 
 /* Copies the attempt's error text, because a handler may set errors itself. */

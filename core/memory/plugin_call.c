@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "plugin/instance.h"
 
 #define WHO_BYTES 128
 
@@ -32,7 +32,5 @@ brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, bri
     return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which a %s must not return%s%s", name,
                      brim_status_name(status), call->function, kind, brim_error_text()[0] ? ": " : "",
                      brim_error_text());
-  if (brim_error_text()[0]) return status;
-  return brim_fail(status, "%s failed in %s without an error text: %s\nuse brim_fail(status, ...) to say why", name,
-                   call->function, brim_status_text(status));
+  return brim_plugin_answer(plugin, call->function, status);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "param/value.h"
+#include "plugin/kind.h"
 
 /* Returns the last value given for this key; NULL: none. */
 static const char *value_given(const char *key, const char *const *word, size_t count)
@@ -55,4 +56,11 @@ brim_status brim_instance_with(const brim_plugin *plugin, const char *const *wor
 brim_status brim_instance_default(const brim_plugin *plugin, brim_arena *arena, void **out)
 {
   return brim_instance_with(plugin, NULL, 0, arena, out);
+}
+
+brim_status brim_plugin_answer(const brim_plugin *plugin, const char *function, brim_status status)
+{
+  if (status == BRIM_OK || status == BRIM_ENOTSUP || brim_error_text()[0]) return status;
+  return brim_fail(status, "%s '%s' failed in %s without an error text: %s\nuse brim_fail(status, ...) to say why",
+                   brim_kind_name(plugin->kind), plugin->id, function, brim_status_text(status));
 }

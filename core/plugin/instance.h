@@ -1,4 +1,4 @@
-/* Makes a plugin's instance without a configuration, for inspection. */
+/* Makes a plugin's instance without a configuration, for inspection; completes the errors of plugins' functions. */
 #ifndef BRIM_PLUGIN_INSTANCE_H
 #define BRIM_PLUGIN_INSTANCE_H
 #include "brim/plugin.h"
@@ -10,4 +10,7 @@ brim_status brim_instance_default(const brim_plugin *plugin, brim_arena *arena, 
 /* Makes an instance with some parameters given as words "key=value". ECONFIG names an invalid word. */
 brim_status brim_instance_with(const brim_plugin *plugin, const char *const *word, size_t count, brim_arena *arena,
                                void **out);
+/* [any thread] Returns the status that a plugin's function returned. If it is an error without a text, sets a text that
+ * names the plugin and the function. The caller clears the error text before the call. */
+brim_status brim_plugin_answer(const brim_plugin *plugin, const char *function, brim_status status);
 #endif

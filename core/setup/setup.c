@@ -10,6 +10,7 @@
 #include "data/describe.h"
 #include "data/keep.h"
 #include "memory/board.h"
+#include "plugin/instance.h"
 #include "setup/features.h"
 #include "setup/loss_scale.h"
 #include "setup/setup_parts.h"
@@ -20,7 +21,8 @@ static brim_status make_instance(const brim_config_choice *choice, void **self)
   *self = choice->params;
   if (!choice->plugin->create) return BRIM_OK;
   *self = NULL;
-  const brim_status status = choice->plugin->create(choice->params, self);
+  brim_error_clear();
+  const brim_status status = brim_plugin_answer(choice->plugin, "create", choice->plugin->create(choice->params, self));
   if (status == BRIM_ENODEVICE)
     return brim_fail(status, "%s '%s' cannot be used: %s", choice->group, choice->plugin->id, brim_error_text());
   if (status != BRIM_OK) brim_fail_add(status, "while creating %s '%s'", choice->group, choice->plugin->id);
@@ -155,7 +157,8 @@ static brim_status describe_unread(brim_setup *s, const brim_plugin *plugin)
 {
   const brim_dataset_ops *ops = plugin->ops;
   brim_dataset_info info[BRIM_PART_COUNT] = {0}, *train = &info[BRIM_PART_TRAIN];
-  const brim_status status = ops->describe(s->dataset, BRIM_SPLIT_TRAIN, train);
+  brim_error_clear();
+  const brim_status status = brim_plugin_answer(plugin, "describe", ops->describe(s->dataset, BRIM_SPLIT_TRAIN, train));
   if (status != BRIM_OK && train->classes == 0) return status;
   train->mapped_bytes = 0;
   train->count = 0;

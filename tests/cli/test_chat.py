@@ -116,6 +116,10 @@ class Learn(Chat):
             for template in (PLAIN, MARKED):
                 self.template(template)
                 self.assertEqual(self.marked(f"dataset.learn={learn}"), want)
+        self.write({"prompt": self.turns["messages"][:3], "completion": self.turns["messages"][3:]})
+        for template in (PLAIN, MARKED):  # the first answer belongs to the prompt, so it does not count
+            self.template(template)
+            self.assertEqual(self.marked(), want)
         for template in (PLAIN, MARKED):
             self.template(template)
             self.assertTrue(all(self.data("dataset.learn=all")["samples"][0]["counts"][1:]))

@@ -173,9 +173,9 @@ class Choices(EvalTexts):
             with self.subTest(bad):
                 self.write(good, bad)
                 self.refused(LOAD, "bad.jsonl:2:", part)
-        self.write("", "")
+        self.write("\ufeff", "")
         self.refused(LOAD, "'bad.jsonl' has no questions")
-        self.write(good, "", {**good, "question": "x" * 2000})
+        self.write("\ufeff" + json.dumps(good), "", {**good, "question": "x" * 2000})
         self.refused(USAGE, "bad.jsonl:3: with choice 0 the question has", "but the model sees 768")
         self.write(good, {**good, "question": "x" * 200})
         self.refused(USAGE, "bad.jsonl:2:", "but the model sees 60", words=["--context", "60"])

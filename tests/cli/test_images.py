@@ -283,12 +283,15 @@ class Images(Case):
                       self.train("run", *folder_words(path), status=LOAD).err)
 
     @plain
-    def test_a_folder_without_pictures_is_reported(self):
+    def test_a_folder_without_pictures_and_pictures_of_other_formats_are_reported(self):
         path = self.folder_set()
         (path / "train/notes").mkdir()
-        (path / "train/notes/read.txt").write_text("not a picture")
-        self.assertIn(f"'{path}/train/notes' counts as a class but holds no pictures",
-                      self.train("run", *folder_words(path, "training.epochs=1")).err)
+        for name in "train/notes/read.txt", "train/rose/a.WebP", "train/rose/b.bmp", "test/rose/c.tif":
+            (path / name).write_text("not a picture")
+        err = self.train("run", *folder_words(path, "training.epochs=1")).err
+        self.assertIn(f"'{path}/train/notes' counts as a class but holds no pictures", err)
+        self.assertIn(f"2 pictures in '{path}/train', such as 'train/rose/a.WebP', are left out: brim reads only", err)
+        self.assertIn(f"1 picture in '{path}/test', such as 'test/rose/c.tif', is left out", err)
 
     @plain
     def test_pictures_need_a_size(self):

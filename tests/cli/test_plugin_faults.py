@@ -91,6 +91,12 @@ class BeforeTheRun(Bad):
                 self.assert_error(self.bad(words, status=status), *parts)
                 self.assertFalse((self.folder / "run").exists())
 
+    def test_a_dataset_that_gives_no_reason_is_named(self):
+        for function in "create", "open", "describe", "read":
+            result = self.train("run", "model=mlp", "dataset=bad", "backend.threads=1", f"--plugin-path={BAD}",
+                                status=FAILED, env={"BRIM_BAD": f"{function}:silent"})
+            self.assert_error(result, f"dataset 'bad' failed in {function} without an error text: device error")
+
     @plain
     def test_out_of_memory_goes_to_no_other_policy(self):
         limit = ["backend=cpu", "backend.devices=1", "backend.memory_mb=1", "model.hidden=[2048]"]

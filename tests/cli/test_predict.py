@@ -127,7 +127,10 @@ class Predict(Case):
     def test_a_name_with_a_comma_and_an_equals_sign(self):
         name = 'a=b, "c"'
         (self.folder / name).write_bytes(self.images.read_bytes())
-        self.assertEqual({row["file"] for row in self.rows("./" + name)}, {"./" + name})
+        (self.folder / "label=1").mkdir()
+        (self.folder / "label=1/a.idx").write_bytes(self.images.read_bytes())
+        self.assertEqual({row["file"] for row in self.rows("./" + name, "label=1/a.idx")},
+                         {"./" + name, "label=1/a.idx"})
 
     @plain
     def test_the_run_is_unchanged(self):

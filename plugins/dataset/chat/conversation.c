@@ -207,6 +207,7 @@ static brim_status read_completion(const chat_file *f, chat_conversation *c)
   const json_t *prompt = json_object_get(c->row, "prompt"), *completion = json_object_get(c->row, "completion");
   if (json_is_array(prompt) && json_is_array(completion)) {
     BRIM_TRY(add_list(f, c, prompt, "prompt"));
+    c->given = json_array_size(c->messages);
     return add_list(f, c, completion, "completion");
   }
   BRIM_TRY(get_text(f, c->row, "prompt", &c->prompt, &c->prompt_bytes));
@@ -228,9 +229,9 @@ static brim_status check_messages(const chat_file *f, const chat_conversation *c
   bool answered = false;
   for (size_t i = 0; i < json_array_size(c->messages); i++) {
     BRIM_TRY(check_message(f, i + 1, json_array_get(c->messages, i), &before));
-    answered = answered || strcmp(before, "assistant") == 0;
+    answered = answered || (i >= c->given && strcmp(before, "assistant") == 0);
   }
-  return answered ? BRIM_OK : fail_at(f, "the conversation has no answer");
+  return answered ? BRIM_OK : fail_at(f, "the %s has no answer", c->given > 0 ? "completion" : "conversation");
 }
 
 static brim_status read_row(const chat_file *f, chat_conversation *c)

@@ -22,6 +22,7 @@ enum chat_form { CHAT_FORM_MESSAGES, CHAT_FORM_SHAREGPT, CHAT_FORM_ALPACA, CHAT_
 typedef struct chat_conversation {
   /* Messages, whose roles are system, user, assistant and tool. NULL if the row is a text. */
   json_t *messages, *tools; /* owned; tools may be NULL */
+  size_t given;             /* number of first messages that are a prompt: their answers do not count */
   /* If the row is a text: the part before the answer, which may be empty, and the answer. */
   const char *prompt, *answer; /* parts of `row` */
   size_t prompt_bytes, answer_bytes;

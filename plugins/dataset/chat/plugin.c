@@ -12,7 +12,7 @@
 #include "chat_model.h"
 #include "make.h"
 
-#define VERSION "chat 1"  /* must change when the same files give other tokens or packs */
+#define VERSION "chat 2"  /* must change when the same files give other tokens or packs */
 #define BYTES_PER_TOKEN 4 /* average bytes of JSON per token, for an estimate */
 #define ROWS_UNKNOWN ((int64_t)1 << 20)
 

@@ -167,10 +167,15 @@ static brim_status check_written(const finding *f, size_t i, const chat_range *r
                    f->c->line, i + 1);
 }
 
+/* Returns the first message that may be an answer that counts. */
+static size_t first_learnt(const finding *f)
+{
+  return f->m->learn == CHAT_LEARN_LAST ? f->messages - 1 : f->c->given;
+}
+
 static brim_status find_by_rendering(const finding *f)
 {
-  const bool last = f->m->learn == CHAT_LEARN_LAST;
-  for (size_t i = last ? f->messages - 1 : 0; i < f->messages; i++) {
+  for (size_t i = first_learnt(f); i < f->messages; i++) {
     size_t start;
     chat_range range;
     if (!is_answer(json_array_get(f->c->messages, i))) continue;
@@ -182,16 +187,17 @@ static brim_status find_by_rendering(const finding *f)
   return BRIM_OK;
 }
 
-/* One answer may have several marks. Those of the last answer begin after the messages before it. */
+/* One answer may have several marks. Those of an answer begin after the messages before it. */
 static brim_status find_by_marks(const finding *f)
 {
+  const size_t first = first_learnt(f);
   size_t from = 0;
   if (f->whole.span_count == 0)
     return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the template marks no answer in this conversation", f->file,
                      f->c->line);
-  if (f->m->learn == CHAT_LEARN_LAST) {
+  if (first > 0) {
     template_output before;
-    BRIM_TRY(render(f, f->messages - 1, false, &before));
+    BRIM_TRY(render(f, first, false, &before));
     const size_t same = same_bytes(&before, &f->whole);
     template_output_free(&before);
     while (from + 1 < f->whole.span_count && f->whole.span[from].end <= same) from++;

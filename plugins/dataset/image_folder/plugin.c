@@ -5,12 +5,15 @@
  *
  * Classes are numbered in the byte order of their names; pictures are sorted by name. Folders in the folder of a class
  * belong to the class. With dataset.client=folder they are the clients of a federation; the same name is the same
- * client in every class. Files that do not end in .jpg, .jpeg or .png are ignored. */
+ * client in every class. Files that do not end in .jpg, .jpeg or .png are ignored; a warning counts those that are
+ * pictures of other formats. */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "set.h"
@@ -78,6 +81,27 @@ static brim_status join(char *out, const char *folder, const char *name)
   return used < NAME_ROOM ? BRIM_OK : brim_fail(BRIM_ELOAD, "the name '%.200s...' is too long", out);
 }
 
+/* Pictures of a split that brim cannot read. */
+typedef struct other_pictures {
+  int64_t count;
+  char first[NAME_ROOM];
+} other_pictures;
+
+static bool is_other_format(const char *name)
+{
+  static const char *const ends[] = {".webp", ".bmp",  ".gif", ".tif",  ".tiff", ".ppm", ".pgm",
+                                     ".avif", ".heic", ".jp2", ".jfif", ".jpe",  ".jxl"};
+  const char *dot = strrchr(name, '.');
+  for (size_t i = 0; dot && i < sizeof ends / sizeof ends[0]; i++)
+    if (strcasecmp(dot, ends[i]) == 0) return true;
+  return false;
+}
+
+static void count_unreadable(other_pictures *u, const char *name)
+{
+  if (u->count++ == 0) snprintf(u->first, sizeof u->first, "%s", name);
+}
+
 /* The split and the class of the pictures that are added. */
 typedef struct adding {
   pixels_set *set;
@@ -85,6 +109,7 @@ typedef struct adding {
   const char *path;
   int32_t label;
   bool has_clients;
+  other_pictures *unreadable;
 } adding;
 
 /* Adds all pictures below a folder. At depth 0 it is the folder of a class, and at depth 1 it may be the folder of a
@@ -112,6 +137,8 @@ static brim_status add_pictures(const adding *a, const char *folder, pixels_clie
                          path, name);
     else if (pixels_is_name(name))
       status = pixels_set_add(a->set, a->split, name, a->label, NULL, client);
+    else if (is_other_format(name))
+      count_unreadable(a->unreadable, name);
   }
   names_free(entry, count);
   return status;
@@ -131,12 +158,12 @@ static brim_status label_of(pixels_set *set, enum pixels_split split, const char
 /* Adds the folder of a class in a split. A class without training pictures also counts, because the test split may have
  * some. */
 static brim_status add_class(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
-                             const char *name, int64_t classes, bool has_clients)
+                             const char *name, int64_t classes, bool has_clients, other_pictures *unreadable)
 {
   const int64_t before = pixels_set_count(set, split);
   int32_t label;
   BRIM_TRY(label_of(set, split, path, folder, name, classes, &label));
-  const adding a = {set, split, path, label, has_clients && split == PIXELS_TRAIN};
+  const adding a = {set, split, path, label, has_clients && split == PIXELS_TRAIN, unreadable};
   BRIM_TRY(add_pictures(&a, folder, (pixels_client){0, 0}, 0));
   if (split == PIXELS_TRAIN && pixels_set_count(set, split) == before)
     brim_log(BRIM_LOG_WARN, "'%s/%s' counts as a class but holds no pictures: remove it if it is not a class", path,
@@ -148,6 +175,7 @@ static brim_status add_split(pixels_set *set, enum pixels_split split, const cha
                              bool has_clients)
 {
   const int64_t classes = pixels_set_classes(set);
+  other_pictures unreadable = {0};
   struct dirent **entry;
   int count;
   BRIM_TRY(names_read(path, folder, &entry, &count));
@@ -156,9 +184,15 @@ static brim_status add_split(pixels_set *set, enum pixels_split split, const cha
     char name[NAME_ROOM];
     status = join(name, folder, entry[i]->d_name);
     if (status == BRIM_OK && is_folder(path, name))
-      status = add_class(set, split, path, name, entry[i]->d_name, classes, has_clients);
+      status = add_class(set, split, path, name, entry[i]->d_name, classes, has_clients, &unreadable);
   }
   names_free(entry, count);
+  if (unreadable.count > 0)
+    brim_log(BRIM_LOG_WARN,
+             "%" PRId64 " picture%s in '%s%s%s', such as '%s', %s left out: brim reads only JPEG and PNG files, so "
+             "convert the others",
+             unreadable.count, unreadable.count == 1 ? "" : "s", path, folder[0] ? "/" : "", folder, unreadable.first,
+             unreadable.count == 1 ? "is" : "are");
   return status;
 }
 
