@@ -9,12 +9,12 @@ FOLDER: a model as Hugging Face stores it, for example SmolLM2-135M. Rank 16 on 
 512 tokens in a step, fp32. In the case `all` every token counts in the loss, in `half` the second half of a sample.
 The programs run in turn. Prints the medians of:
 
-- tokens/s, and the processor time of a step, which depends less on other load: the difference between runs of
-  different length
+- tokens/s, and the processor time of a step, which depends less on other load. brim's is that of the process from its
+  first step to its end
 - the time from the start of the process to the start of the first step: imports, loading, compilation, but no step
 - peak resident memory
 
-brim runs as 4 x 1 and as 1 x 4 (micro-batch x accumulation), which give the same bits.
+brim runs as 4 x 1, 2 x 2 and 1 x 4 (micro-batch x accumulation), which give the same bits.
 """
 
 import argparse
@@ -31,7 +31,7 @@ import time
 BATCH, CONTEXT, VOCABULARY = 4, 512, 49152
 LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 WORDS = [" the", " of", " and", " to", " in", " is", " that", " for"]  # each is one token
-BRIM = {"brim 4 x 1": (4, 1), "brim 1 x 4": (1, 4)}
+BRIM = {"brim 4 x 1": (4, 1), "brim 2 x 2": (2, 2), "brim 1 x 4": (1, 4)}
 
 
 # ---- transformers and PEFT, in a process of its own ----
@@ -93,25 +93,38 @@ def words_of(case, folder):
             f"dataset.cache={folder}/cache"]
 
 
+def processor_seconds(pid):
+    """Returns the processor time that a process has used."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def train(options, words, micro_batch, accumulation, steps):
-    """Trains, and returns the run's summary and the processor time of the process."""
+    """Trains, and returns the run's summary and the processor time from its first step to its end."""
     with tempfile.TemporaryDirectory(prefix="brim-bench-") as name:
-        before = os.times()
-        subprocess.run([options.brim, "--quiet", "train", "model=hf_lora", f"model.weights={options.folder}", *words,
-                        "backend=cpu", f"backend.threads={options.threads}", f"training.batch_size={micro_batch}",
-                        f"training.gradient_accumulation_steps={accumulation}", "optimizer.lr=1e-4",
-                        "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000",
-                        f"training.steps={steps}", f"run.dir={name}/run"], check=True, stdout=subprocess.DEVNULL)
-        after = os.times()
-        used = after.children_user + after.children_system - before.children_user - before.children_system
-        return json.loads(pathlib.Path(name, "run/summary.json").read_text()), used
+        argv = [options.brim, "--quiet", "train", "model=hf_lora", f"model.weights={options.folder}", *words,
+                "backend=cpu", f"backend.threads={options.threads}", f"training.batch_size={micro_batch}",
+                f"training.gradient_accumulation_steps={accumulation}", "optimizer.lr=1e-4",
+                "training.eval_every_steps=1000000", "training.checkpoint_every_steps=1000000",
+                f"training.steps={steps}", f"run.dir={name}/run"]
+        events = pathlib.Path(name, "run/events.jsonl")
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not events.exists():  # brim writes the first event when the first step starts
+            time.sleep(0.01)
+        if process.returncode is not None:
+            raise subprocess.CalledProcessError(process.returncode, argv)
+        used = processor_seconds(process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, argv)
+        return json.loads(pathlib.Path(name, "run/summary.json").read_text()), usage.ru_utime + usage.ru_stime - used
 
 
 def run_brim(options, words, micro_batch, accumulation):
-    _, short = train(options, words, micro_batch, accumulation, 1)
     summary, used = train(options, words, micro_batch, accumulation, 1 + options.steps)
     step = BATCH * CONTEXT / summary["tokens_per_second"]
-    return {"tokens": summary["tokens_per_second"], "processor": (used - short) / options.steps,
+    return {"tokens": summary["tokens_per_second"], "processor": used / (1 + options.steps),
             "start": summary["first_step_seconds"] - step, "memory": summary["rss_peak_bytes"]}
 
 
@@ -157,7 +170,7 @@ def main():
             train(options, words, *BRIM["brim 4 x 1"], 1)  # not counted: it only reads the model's file into memory
             results = {contender: [] for contender in contenders}
             for turn in range(options.rounds):
-                # every second round in reverse order, so that none is always the second
+                # every second round goes in reverse order, so that no program always comes second
                 for contender in list(contenders)[::1 if turn % 2 == 0 else -1]:
                     results[contender].append(contenders[contender]())
                     print(f"{case}: round {turn + 1}/{options.rounds} {contender}: {results[contender][-1]}",

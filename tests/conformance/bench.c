@@ -66,35 +66,38 @@ typedef struct drawn {
   uint64_t count;
 } drawn;
 
-/* Random numbers drawn for the sources of one seed. The benches of a case, for each backend and each piece of its
- * batch, and the checks of sources need the same numbers: without this cache, drawing them takes most of a test's
- * time. */
-static struct {
+/* Random numbers drawn for the sources of the last seeds, by seed % SEEDS_KEPT. The benches of a case, for each backend
+ * and each piece of its batch, the checks of sources, and other rows' cases with that seed need the same numbers:
+ * without this cache, drawing them takes most of a test's time. */
+#define SEEDS_KEPT 8
+typedef struct seed_numbers {
   uint64_t seed;
   uint32_t streams; /* capacity */
   drawn *of_stream;
-} drawn_before;
+} seed_numbers;
+static seed_numbers drawn_before[SEEDS_KEPT];
 
-static void forget_drawn(uint64_t seed)
+static void forget_drawn(seed_numbers *d, uint64_t seed)
 {
-  for (uint32_t i = 0; i < drawn_before.streams; i++) {
-    free(drawn_before.of_stream[i].number);
-    drawn_before.of_stream[i] = (drawn){NULL, 0};
+  for (uint32_t i = 0; i < d->streams; i++) {
+    free(d->of_stream[i].number);
+    d->of_stream[i] = (drawn){NULL, 0};
   }
-  drawn_before.seed = seed;
+  d->seed = seed;
 }
 
 /* The random numbers `stream` of the elements below `count`, valid until the next call. */
 static const uint32_t *drawn_numbers(uint64_t seed, uint32_t stream, uint64_t count)
 {
-  if (drawn_before.seed != seed) forget_drawn(seed);
-  if (stream >= drawn_before.streams) {
+  seed_numbers *of = &drawn_before[seed % SEEDS_KEPT];
+  if (of->seed != seed) forget_drawn(of, seed);
+  if (stream >= of->streams) {
     const uint32_t streams = 2 * stream + 16;
-    drawn_before.of_stream = brim_xrealloc(drawn_before.of_stream, streams * sizeof *drawn_before.of_stream);
-    for (uint32_t i = drawn_before.streams; i < streams; i++) drawn_before.of_stream[i] = (drawn){NULL, 0};
-    drawn_before.streams = streams;
+    of->of_stream = brim_xrealloc(of->of_stream, streams * sizeof *of->of_stream);
+    for (uint32_t i = of->streams; i < streams; i++) of->of_stream[i] = (drawn){NULL, 0};
+    of->streams = streams;
   }
-  drawn *d = &drawn_before.of_stream[stream];
+  drawn *d = &of->of_stream[stream];
   if (d->count < count) {
     d->number = brim_xrealloc(d->number, count * sizeof *d->number);
     for (; d->count < count; d->count++)
@@ -151,37 +154,6 @@ static source source_of(const bench *b, const brim_tensor *t, uint64_t end)
   s.is_variance = is_variance(b->g, t);
   s.bound = bound_of(b->g, t);
   return s;
-}
-
-/* Element `index` of a source, a float unless stated otherwise. */
-static double value_at(const bench *b, const source *s, uint64_t index, enum bench_values values)
-{
-  switch (values) {
-  case VALUES_DISTINCT:
-    return (float)(((double)((index * 7919 + b->stream[s->tensor->id] * 31) % 10007) - 5003.5) * 2e-4);
-  case VALUES_TIES:
-    return ((double)(s->drawn[index] % 5) - 2) / 2;
-  default:
-    return (float)(2 * brim_uniform(s->drawn[index]) - 1);
-  }
-}
-
-static double source_value(const bench *b, const source *s, uint64_t index)
-{
-  const brim_tensor *t = s->tensor;
-  switch (t->role) {
-  case BRIM_ROLE_PARAMETER:
-    if (s->is_variance) return (float)(1.25 + value_at(b, s, index, VALUES_UNIFORM));
-    return (float)(value_at(b, s, index, VALUES_UNIFORM) * s->bound);
-  case BRIM_ROLE_GRADIENT:
-    return s->is_zero ? 0 : value_at(b, s, index, VALUES_UNIFORM);
-  case BRIM_ROLE_OPTIMIZER:
-    return fabs(value_at(b, s, index, VALUES_UNIFORM));
-  default:
-    break;
-  }
-  if (t == b->g->metrics) return b->o.gradients_at_zero ? 0 : (double)(index % 5);
-  return value_at(b, s, index, b->o.values);
 }
 
 /* ---- rows ---- */
@@ -335,6 +307,12 @@ static bool is_written(const bench *b, const brim_tensor *t)
   return false;
 }
 
+/* True if the elements are in memory in the order of the shape. */
+static bool is_plain(const brim_tensor *t)
+{
+  return t->shape.rank != 4 || t->channel_block == 1;
+}
+
 /* Bytes of 0xFF are NaN in every real type, so values that no kernel writes are detected. */
 static void *allocate(const bench *b, uint64_t bytes)
 {
@@ -370,10 +348,11 @@ static void check_canary(const bench *b, const void *memory, uint64_t bytes, con
 }
 
 /* The upper half of a float, rounded to nearest even. */
-static uint16_t to_bf16(float value)
+static uint16_t to_bf16(double value)
 {
+  const float rounded = (float)value;
   uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
+  memcpy(&bits, &rounded, sizeof bits);
   if (isnan(value)) return 0x7FC0;
   return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
@@ -386,72 +365,86 @@ static float from_bf16(uint16_t half)
   return value;
 }
 
-/* IEEE 754's binary16, computed from the value: m * 2^(e - 11) with m below 2^11. Subnormal numbers have the least
- * exponent, so the bits continue from them. */
+/* IEEE 754's binary16: the upper 10 digits of a double, rounded to nearest even, and its exponent with another bias.
+ * Numbers below the least exponent are multiples of 2^-24. */
 static uint16_t to_f16(double value)
 {
   const uint16_t sign = signbit(value) ? 0x8000 : 0;
-  int exponent;
+  const double size = fabs(value);
+  uint64_t bits;
   if (isnan(value)) return 0x7E00;
-  if (fabs(value) >= 65520) return sign | 0x7C00;
-  frexp(value, &exponent);
-  if (value == 0 || exponent < -13) exponent = -13;
-  return (uint16_t)(sign | (((exponent + 13) << 10) + (int)nearbyint(ldexp(fabs(value), 11 - exponent))));
+  if (size >= 65520) return sign | 0x7C00;
+  if (size < 0x1p-14) return (uint16_t)(sign | (int)nearbyint(size * 0x1p24));
+  memcpy(&bits, &size, sizeof bits);
+  bits += ((uint64_t)1 << 41) - 1 + (bits >> 42 & 1);
+  return (uint16_t)(sign | ((bits >> 42) - (1023 - 15) * 1024));
 }
 
 static double from_f16(uint16_t half)
 {
-  const int exponent = half >> 10 & 31, digits = half & 1023;
-  double size = exponent ? ldexp(digits + 1024, exponent - 25) : ldexp(digits, -24);
+  const uint64_t exponent = half >> 10 & 31, digits = half & 1023, bits = (exponent + 1023 - 15) << 52 | digits << 42;
+  double size = (double)digits * 0x1p-24;
+  if (exponent) memcpy(&size, &bits, sizeof size);
   if (exponent == 31) size = digits ? NAN : INFINITY;
   return half & 0x8000 ? -size : size;
 }
 
 static double rounded_to(uint32_t dtype, double value)
 {
-  if (dtype == BRIM_DTYPE_BF16) return from_bf16(to_bf16((float)value));
+  if (dtype == BRIM_DTYPE_BF16) return from_bf16(to_bf16(value));
   return dtype == BRIM_DTYPE_F16 ? from_f16(to_f16((float)value)) : value;
 }
 
-static void store(void *memory, uint32_t dtype, uint64_t i, double value)
+#define STORE(type, convert)                                                                                           \
+  for (uint64_t i = 0; i < count; i++) ((type *)memory)[i] = (type)convert(values[i])
+static void store(void *memory, uint32_t dtype, const double *values, uint64_t count)
 {
   switch (dtype) {
   case BRIM_DTYPE_BF16:
-    ((uint16_t *)memory)[i] = to_bf16((float)value);
+    STORE(uint16_t, to_bf16);
     break;
   case BRIM_DTYPE_F16:
-    ((uint16_t *)memory)[i] = to_f16((float)value);
+    STORE(uint16_t, to_f16);
     break;
   case BRIM_DTYPE_F32:
-    ((float *)memory)[i] = (float)value;
+    STORE(float, );
     break;
   case BRIM_DTYPE_F64:
-    ((double *)memory)[i] = value;
+    STORE(double, );
     break;
   case BRIM_DTYPE_I32:
-    ((int32_t *)memory)[i] = (int32_t)value;
+    STORE(int32_t, );
     break;
   default:
-    ((uint8_t *)memory)[i] = (uint8_t)value;
+    STORE(uint8_t, );
     break;
   }
 }
 
-static double fetch(const void *memory, uint32_t dtype, uint64_t i)
+/* Reads `count` elements, each `step` after the one before. */
+#define FETCH(type, convert)                                                                                           \
+  for (uint64_t i = 0; i < count; i++) values[i] = convert(((const type *)memory)[first + i * step])
+static void fetch(double *values, const void *memory, uint32_t dtype, uint64_t first, uint64_t step, uint64_t count)
 {
   switch (dtype) {
   case BRIM_DTYPE_BF16:
-    return from_bf16(((const uint16_t *)memory)[i]);
+    FETCH(uint16_t, from_bf16);
+    break;
   case BRIM_DTYPE_F16:
-    return from_f16(((const uint16_t *)memory)[i]);
+    FETCH(uint16_t, from_f16);
+    break;
   case BRIM_DTYPE_F32:
-    return ((const float *)memory)[i];
+    FETCH(float, );
+    break;
   case BRIM_DTYPE_F64:
-    return ((const double *)memory)[i];
+    FETCH(double, );
+    break;
   case BRIM_DTYPE_I32:
-    return ((const int32_t *)memory)[i];
+    FETCH(int32_t, );
+    break;
   default:
-    return ((const uint8_t *)memory)[i];
+    FETCH(uint8_t, );
+    break;
   }
 }
 
@@ -471,24 +464,57 @@ static int64_t place_at(const bench *b, const brim_tensor *t, uint64_t index)
   return place + sample * 7919 % b->below[t->id];
 }
 
+/* The elements from `first` on of a source: floats unless stated otherwise. */
+static void draw_values(const bench *b, const source *s, uint64_t first, uint64_t count, enum bench_values values,
+                        double *out)
+{
+  const uint32_t *number = s->drawn + first, stream = b->stream[s->tensor->id];
+  switch (values) {
+  case VALUES_DISTINCT:
+    for (uint64_t i = 0; i < count; i++)
+      out[i] = (float)(((double)(((first + i) * 7919 + stream * 31) % 10007) - 5003.5) * 2e-4);
+    break;
+  case VALUES_TIES:
+    for (uint64_t i = 0; i < count; i++) out[i] = ((double)(number[i] % 5) - 2) / 2;
+    break;
+  default:
+    for (uint64_t i = 0; i < count; i++) out[i] = (float)(2 * brim_uniform(number[i]) - 1);
+    break;
+  }
+}
+
+static void draw_real(const bench *b, const brim_tensor *t, uint64_t first, uint64_t count, double *out)
+{
+  const source s = source_of(b, t, first + count);
+  const bool given = t->role != BRIM_ROLE_PARAMETER && t->role != BRIM_ROLE_GRADIENT && t->role != BRIM_ROLE_OPTIMIZER;
+  draw_values(b, &s, first, count, given ? b->o.values : VALUES_UNIFORM, out);
+  for (uint64_t i = 0; s.is_variance && i < count; i++) out[i] = (float)(1.25 + out[i]);
+  for (uint64_t i = 0; s.bound != 1 && i < count; i++) out[i] = (float)(out[i] * s.bound);
+  for (uint64_t i = 0; s.is_zero && i < count; i++) out[i] = 0;
+  for (uint64_t i = 0; t->role == BRIM_ROLE_OPTIMIZER && i < count; i++) out[i] = fabs(out[i]);
+  for (uint64_t i = 0; t == b->g->metrics && i < count; i++)
+    out[i] = b->o.gradients_at_zero ? 0 : (double)((first + i) % 5);
+  for (uint64_t i = 0; t == b->seed && b->o.activations && i < count; i++) /* no cast precedes it */
+    out[i] = rounded_to(b->o.activations, out[i]);
+}
+
 /* Indices are spread over their range; numbers of samples continue where the previous micro-batch ended. */
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape);
   uint64_t first = 0;
   if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
-  const source from = source_of(b, t, first + count);
-  for (uint64_t i = 0; i < count; i++)
-    if (t->dtype == BRIM_DTYPE_I32 && !b->o.model && b->mean[t->id] > 0)
-      store(memory, t->dtype, i, (double)place_at(b, t, first + i));
-    else if (t->dtype == BRIM_DTYPE_I32)
-      store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
-    else if (is_code(t))
-      store(memory, t->dtype, i, (double)(i * 7919 % 256));
-    else if (t == b->seed && b->o.activations) /* no cast precedes it, so the bench rounds it */
-      store(memory, t->dtype, i, rounded_to(b->o.activations, source_value(b, &from, first + i)));
-    else
-      store(memory, t->dtype, i, source_value(b, &from, first + i));
+  double *values = brim_xmalloc(count * sizeof *values);
+  if (t->dtype == BRIM_DTYPE_I32 && !b->o.model && b->mean[t->id] > 0)
+    for (uint64_t i = 0; i < count; i++) values[i] = (double)place_at(b, t, first + i);
+  else if (t->dtype == BRIM_DTYPE_I32)
+    for (uint64_t i = 0; i < count; i++) values[i] = (double)((first + i) * 7919 % below_of(b, t));
+  else if (is_code(t))
+    for (uint64_t i = 0; i < count; i++) values[i] = (double)(i * 7919 % 256);
+  else
+    draw_real(b, t, first, count, values);
+  store(memory, t->dtype, values, count);
+  free(values);
 }
 
 /* Assigns each tensor the number of its stream of random values: the tensor's id, or in a model its place among the
@@ -772,20 +798,27 @@ double *bench_values_of(const bench *b, const brim_tensor *t)
   const void *memory = b->memory[t->id];
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape), block = (uint64_t)t->channel_block;
   double *values = brim_xmalloc(count * sizeof *values), *at = values;
-  if (t->shape.rank != 4 || block == 1) {
-    if (t->dtype == BRIM_DTYPE_F32) /* the most frequent type has its own loop */
-      for (uint64_t i = 0; i < count; i++) values[i] = (double)((const float *)memory)[i];
-    else
-      for (uint64_t i = 0; i < count; i++) values[i] = fetch(memory, t->dtype, i);
+  if (is_plain(t)) {
+    fetch(values, memory, t->dtype, 0, 1, count);
     return values;
   }
   const uint64_t C = (uint64_t)t->shape.dim[1], plane = (uint64_t)(t->shape.dim[2] * t->shape.dim[3]);
   for (uint64_t n = 0; n < (uint64_t)t->shape.dim[0]; n++)
-    for (uint64_t c = 0; c < C; c++) {
-      const uint64_t first = (n * (C / block) + c / block) * plane * block + c % block;
-      for (uint64_t pixel = 0; pixel < plane; pixel++) *at++ = fetch(memory, t->dtype, first + pixel * block);
-    }
+    for (uint64_t c = 0; c < C; c++, at += plane)
+      fetch(at, memory, t->dtype, (n * (C / block) + c / block) * plane * block + c % block, block, plane);
   return values;
+}
+
+bool bench_same(const bench *a, const brim_tensor *t, const bench *b, const brim_tensor *u, int64_t skip)
+{
+  const size_t count = (size_t)brim_shape_count(&t->shape), element = brim_dtype_bytes(t->dtype);
+  if (t->dtype == u->dtype && ((is_plain(t) && is_plain(u)) || t->channel_block == u->channel_block))
+    return memcmp(a->memory[t->id], (const char *)b->memory[u->id] + (size_t)skip * element, count * element) == 0;
+  double *x = bench_values_of(a, t), *y = bench_values_of(b, u);
+  const bool same = memcmp(x, y + skip, count * sizeof *x) == 0;
+  free(x);
+  free(y);
+  return same;
 }
 
 void bench_hand_over(const bench *from, bench *to)

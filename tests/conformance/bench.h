@@ -129,6 +129,8 @@ void bench_run(bench *b, size_t from, size_t to);
 void bench_check_sources(const bench *b);
 /* A tensor's values in plain order, as doubles; the caller frees them. */
 double *bench_values_of(const bench *b, const brim_tensor *t);
+/* True if t has the same bits as the elements of u from `skip` on, which begin a sample. */
+bool bench_same(const bench *a, const brim_tensor *t, const bench *b, const brim_tensor *u, int64_t skip);
 /* True if the tensor is kept across micro-batches and added to. */
 bool bench_accumulates(const bench *b, const brim_tensor *t);
 /* Copies accumulated values to the bench of the next micro-batch. */

@@ -298,7 +298,8 @@ static brim_tensor *attend_tiles(bench *b, int64_t D)
   for (int64_t i = 0; i < D / 16; i++) (void)bench_pick(b, 0, 1); /* so that each size gets other choices */
   brim_attention_options o = {.heads = 2, .causal = (int32_t)bench_pick(b, 0, 1)};
   brim_attention_limits limits = {.size = sizeof limits};
-  const int64_t T = bench_pick(b, 40, 150), S = bench_pick(b, 0, 2) ? T : bench_pick(b, 40, 150);
+  const bool is_square = bench_pick(b, 0, 2) > 0;
+  const int64_t T = bench_pick(b, 40, 100), S = is_square ? T : bench_pick(b, 40, 150);
   const bool is_joined = T == S && bench_pick(b, 0, 1);
   o.kv_heads = bench_pick(b, 1, 2);
   if (bench_pick(b, 0, 1)) o.scale = (double)bench_pick(b, -2, 6) / 16;

@@ -27,7 +27,7 @@ bench_options case_of(const bench_row *row, int i)
   o.first_sample = 5 * (i % 3);
   o.evaluate = row->by_sample && i % 8 == 5;
   if (row->large) { /* slow on the reference; whole grains are covered when the batch is split */
-    o.batch = i ? 5 : 2;
+    o.batch = i ? 3 : 2;
     o.context = BARE;
     o.values = VALUES_UNIFORM;
   }

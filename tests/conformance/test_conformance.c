@@ -12,6 +12,8 @@
  * Prints a table: operation, cases, worst error. An operation without a case fails the suite, unless only some rows
  * were selected: BENCH_ROWS=conv,max_pool runs those whose names begin so, BENCH_SHARD=2/12 the third of every twelve.
  * BENCH_CASES=2 runs two cases of each; only BRIM_TEST_TIER=full splits large rows at every batch. */
+#include <limits.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,6 +31,9 @@ bool alone;
 
 static int set_up(void **state)
 {
+  /* The benches take and free large memory: the heap keeps it, because the kernel would clear each page again. */
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
   if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
   if (!load_plugin_from(&tested_plugin, tested_folder, "backend", tested_id, getenv("BENCH_SETTINGS")))

@@ -13,39 +13,48 @@
 
 #define STEPS 3
 
-static void check(shard_how h)
+static void train(shard_job *j, const shard_how *h)
 {
-  shard_job many, one;
-  shard_place(&many, &h);
+  shard_place(j, h);
+  for (int i = 0; i < STEPS; i++) shard_train_step(j, i);
+}
+
+/* A job of one rank, which shards nothing: the jobs of several ranks are compared with it. */
+static void train_one(shard_job *one, shard_how h)
+{
   h.ranks = 1;
-  shard_place(&one, &h);
-  for (int i = 0; i < STEPS; i++) {
-    shard_train_step(&many, i);
-    shard_train_step(&one, i);
-  }
-  shard_compare_parameters(&many, &one, 0);
-  if (h.ema_decay > 0) shard_compare_parameters(&many, &one, 1);
-  shard_compare_states(&many, &one);
+  train(one, &h);
+}
+
+static void check(const shard_how *h, const shard_job *one)
+{
+  shard_job many;
+  train(&many, h);
+  shard_compare_parameters(&many, one, 0);
+  if (h->ema_decay > 0) shard_compare_parameters(&many, one, 1);
+  shard_compare_states(&many, one);
   shard_stop(&many);
-  shard_stop(&one);
 }
 
 static void ranks_train_as_one_does(void **state)
 {
   static const uint64_t bucket_bytes[] = {0, 20000, 1 << 20};
-  for (size_t m = 0; m < SHARD_MODELS; m++)
-    for (int32_t ranks = 2; ranks <= SHARD_RANKS_MAX; ranks++)
+  for (size_t m = 0; m < SHARD_MODELS; m++) {
+    shard_how h = {.model = &shard_models[m], .optimizer = &brim_optimizer_adamw};
+    shard_job one;
+    train_one(&one, h);
+    for (h.ranks = 2; h.ranks <= SHARD_RANKS_MAX; h.ranks++)
       for (int shard = BRIM_SHARD_NONE; shard <= BRIM_SHARD_GRADIENTS; shard++)
         for (size_t b = 0; b < 3; b++) {
-          if (BENCH_SHARE > 1 && b != (m + (size_t)ranks + (size_t)shard) % 3)
+          if (BENCH_SHARE > 1 && b != (m + (size_t)h.ranks + (size_t)shard) % 3)
             continue; /* runs a third of the cases; each size occurs in some */
-          check((shard_how){.model = &shard_models[m],
-                            .optimizer = &brim_optimizer_adamw,
-                            .ranks = ranks,
-                            .shard = (enum brim_shard)shard,
-                            .bucket_bytes = bucket_bytes[b],
-                            .late = (b + (size_t)ranks) % 2 == 0});
+          h.shard = (enum brim_shard)shard;
+          h.bucket_bytes = bucket_bytes[b];
+          h.late = (b + (size_t)h.ranks) % 2 == 0;
+          check(&h, &one);
         }
+    shard_stop(&one);
+  }
 }
 
 static const struct {
@@ -68,22 +77,27 @@ static const struct {
 static void sharding_works_with_every_optimizer_and_option(void **state)
 {
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-    for (size_t m = 0; m < SHARD_MODELS; m++)
+    for (size_t m = 0; m < SHARD_MODELS; m++) {
+      if (BENCH_SHARE > 1 && m != i % SHARD_MODELS) continue;
+      shard_how h = {.model = &shard_models[m],
+                     .optimizer = ways[i].optimizer,
+                     .settings = ways[i].settings,
+                     .ranks = 3,
+                     .bucket_bytes = 20000,
+                     .clip_norm = ways[i].clip_norm,
+                     .ema_decay = ways[i].ema_decay,
+                     .checked = ways[i].checked,
+                     .offloaded = ways[i].offloaded,
+                     .recompute = ways[i].recompute,
+                     .late = (i + m) % 2 == 0};
+      shard_job one;
+      train_one(&one, h);
       for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++) {
-        if (BENCH_SHARE > 1 && m != i % SHARD_MODELS) continue;
-        check((shard_how){.model = &shard_models[m],
-                          .optimizer = ways[i].optimizer,
-                          .settings = ways[i].settings,
-                          .ranks = 3,
-                          .shard = (enum brim_shard)shard,
-                          .bucket_bytes = 20000,
-                          .clip_norm = ways[i].clip_norm,
-                          .ema_decay = ways[i].ema_decay,
-                          .checked = ways[i].checked,
-                          .offloaded = ways[i].offloaded,
-                          .recompute = ways[i].recompute,
-                          .late = (i + m) % 2 == 0});
+        h.shard = (enum brim_shard)shard;
+        check(&h, &one);
       }
+      shard_stop(&one);
+    }
 }
 
 /* ---- plans ---- */

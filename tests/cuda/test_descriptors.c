@@ -68,6 +68,9 @@ enum { QUICK = 2 }; /* number of GPUs, the first ones, that a run without an arg
 static bool everything;
 static const gpu *device;
 static loaded backend;
+/* All plans so far for the device. While a plan exists, the backend describes and plans an equal call only once. */
+static brim_plan *plans[256];
+static size_t plan_count;
 
 /* ---- models ---- */
 
@@ -153,9 +156,9 @@ static void check_program(const subject *s, const brim_program *p, uint32_t type
 
 static void check_subject(const subject *s, uint32_t type, int64_t batch)
 {
-  brim_plan *plan = make_plan(s, type, batch);
+  assert_true(plan_count < sizeof plans / sizeof *plans);
+  brim_plan *plan = plans[plan_count++] = make_plan(s, type, batch);
   for (size_t i = 0; i < plan->program_count; i++) check_program(s, &plan->program[i], type, batch);
-  brim_plan_free(plan);
 }
 
 /* ---- tests ---- */
@@ -172,8 +175,16 @@ static int select_device(void **state)
 
 static int leave_device(void **state)
 {
+  while (plan_count > 0) brim_plan_free(plans[--plan_count]);
   unload_plugin(&backend);
   return 0;
+}
+
+/* Without an argument, every type meets every batch size on one of the two GPUs. */
+static bool takes(const subject *s, size_t type, size_t batch)
+{
+  if (everything) return true;
+  return s->compiled ? device == &gpus[0] && type + batch == 0 : (type + batch) % 2 == (size_t)(device - gpus);
 }
 
 static void test_cudnn_computes_all_that_models_ask_for(void **state)
@@ -183,8 +194,7 @@ static void test_cudnn_computes_all_that_models_ask_for(void **state)
   for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
       for (size_t k = 0; k < sizeof batches / sizeof *batches; k++)
-        if (everything || !subjects[i].compiled || (device == &gpus[0] && t + k == 0))
-          check_subject(&subjects[i], types[t], batches[k]);
+        if (takes(&subjects[i], t, k)) check_subject(&subjects[i], types[t], batches[k]);
   print_message("%s: %llu graphs of cuDNN and %llu products of cuBLASLt so far\n", device->id,
                 (unsigned long long)count_of("deviceless_graphs"), (unsigned long long)count_of("deviceless_products"));
 }

@@ -14,8 +14,8 @@
 #include "tier.h"
 
 /* Numbers of budgets for the shallowest model and for deeper ones, whose plans take proportionally longer. The middle
- * tier runs a third of the budgets, at every other depth. Sanitizers check memory, not numbers, so they run fewer
- * still. */
+ * tier runs a third of the budgets and of the levels, at the smaller depths. Sanitizers check memory, not numbers, so
+ * they run fewer still. */
 #ifdef __SANITIZE_ADDRESS__
 enum { STEPS = 5, STEPS_DEEPER = 2 };
 #else
@@ -40,7 +40,7 @@ static brim_plan *plan_of(const deep *d, enum brim_recompute_kind kind, uint64_t
 static void for_each_model(void (*check)(const deep *d))
 {
   for (size_t m = 0; m < DEEP_MODELS; m++)
-    for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i += is_tier("full") ? 1 : 2) {
+    for (size_t i = 0; i < sizeof depths / sizeof depths[0] / (is_tier("full") ? 1 : 2); i++) {
       deep d = deep_models[m];
       d.blocks = depths[i];
       check(&d);
@@ -151,7 +151,7 @@ static void check_bytes(const deep *d)
 {
   brim_arena arena = {0};
   brim_recompute r;
-  uint32_t met = 0;
+  uint32_t met = 0, tried = 0;
   brim_plan *none = plan_of(d, BRIM_RECOMPUTE_NONE, 0), *least = plan_of(d, BRIM_RECOMPUTE_AUTO, 1);
   brim_recompute_choose(&none->program[0], BRIM_RECOMPUTE_AUTO, &arena, &r);
   uint32_t *of;
@@ -162,6 +162,8 @@ static void check_bytes(const deep *d)
   for (uint32_t level = 1; level <= r.levels; level++) {
     const bool *dropped = r.dropped[level];
     assert_true(r.bytes[level] < r.bytes[level - 1]);
+    if (!is_tier("full") && level % 3 != 1 && level != r.levels) continue;
+    tried++;
     brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + r.bytes[level] * 103 / 100);
     uint64_t flops = 0; /* of the level; a plan that recomputes as many was made from it */
     for (size_t i = 0; i < g->forward_count; i++)
@@ -172,7 +174,7 @@ static void check_bytes(const deep *d)
     }
     brim_plan_free(plan);
   }
-  assert_true(met > r.levels / 4);
+  assert_true(met > tried / 4);
   brim_plan_free(least);
   brim_plan_free(none);
   brim_arena_release(&arena);

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "cli/check/check.h"
 
-#define FILES_MAX 16     /* that are listed */
+#define FILES_MAX 16     /* most files that are listed */
 #define LOOKED_MAX 20000 /* limit for files of a folder that are inspected */
 
 const brim_finding_name brim_finding_names[] = {

@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "cli/check/check.h"
 
-#define VALUES_MAX 64 /* of one parameter */
+#define VALUES_MAX 64 /* limit for values of one parameter */
 
 uint64_t brim_check_allocated(void)
 {

@@ -42,19 +42,21 @@ uint64_t cpu_multiply_bytes(const cpu_backend *b)
 enum {
   PANELS_MAX = 24,   /* maximum width of a block, in panels */
   PACKED_ROW = 32,   /* packing an element of A takes as long as multiplying it with 32 columns */
+  READ_ROW = 8,      /* the same for reading it in place */
   PACKED_COLUMN = 12 /* packing an element of B takes as long as multiplying it with 12 rows */
 };
 
 /* Returns the columns of a block for which the product should take the least time. Wide blocks pack A less often. Many
  * blocks divide the work more evenly: at the end, threads wait for at most one block. */
-static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, int64_t threads, int64_t panel)
+static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, int64_t threads, int64_t panel,
+                            int64_t per_row)
 {
   const int64_t panels = cpu_divide_up(g->n, panel);
   int64_t best = panel, least = INT64_MAX;
   for (int64_t columns = panel; columns <= panel * cpu_min(PANELS_MAX, panels); columns += panel) {
     const int64_t tasks = row_tasks * cpu_divide_up(g->n, columns);
-    const int64_t block = rows * columns + PACKED_ROW * rows + PACKED_COLUMN * columns;
-    /* In quarters of a block's time. The 1 stands for the wait for the last blocks. */
+    const int64_t block = rows * columns + per_row * rows + PACKED_COLUMN * columns;
+    /* The time in quarters of a block's time. The 1 stands for the wait for the last blocks. */
     const int64_t time = (4 * cpu_divide_up(tasks, threads) + 1) * block;
     if (time > least) continue;
     least = time;
@@ -71,10 +73,13 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
   product p = {.backend = b, .products = *products, .workspace = workspace};
   const int64_t panels = cpu_divide_up(g->n, b->simd->gemm_columns), tiles = cpu_divide_up(g->m, b->simd->gemm_rows);
   const int64_t threads = cpu_divide_up(b->threads, products->count); /* threads for each product */
-  p.row_tasks = cpu_max(cpu_divide_up(g->m, b->simd->gemm_rows_max), cpu_divide_up(threads, panels));
+  const bool in_place = b->simd->gemm_rows_in_place > 0 && !g->a_transposed;
+  const int64_t rows_max = in_place ? b->simd->gemm_rows_in_place : b->simd->gemm_rows_max;
+  p.row_tasks = cpu_max(cpu_divide_up(g->m, rows_max), cpu_divide_up(threads, panels));
   p.rows_per_task = cpu_divide_up(tiles, p.row_tasks) * b->simd->gemm_rows;
   p.row_tasks = cpu_divide_up(g->m, p.rows_per_task);
-  p.columns_per_task = best_columns(g, p.rows_per_task, p.row_tasks, threads, b->simd->gemm_columns);
+  p.columns_per_task =
+      best_columns(g, p.rows_per_task, p.row_tasks, threads, b->simd->gemm_columns, in_place ? READ_ROW : PACKED_ROW);
   p.tasks = p.row_tasks * cpu_divide_up(g->n, p.columns_per_task);
   cpu_pool_run(b->pool, products->count * p.tasks, multiply_block, &p);
 }

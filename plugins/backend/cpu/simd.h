@@ -59,7 +59,8 @@ typedef struct cpu_simd {
   int32_t lanes;     /* floats in a vector */
   int32_t gemm_rows; /* rows and columns of a tile of C */
   int32_t gemm_columns;
-  int64_t gemm_rows_max; /* rows that one call of gemm() packs at a time */
+  int64_t gemm_rows_max;      /* rows that one call of gemm() packs at a time */
+  int64_t gemm_rows_in_place; /* the same for A stored [M,K], if gemm() reads it in place; 0: gemm() packs it */
   uint64_t gemm_scratch_bytes;
   /* Computes rows [m0, m1) and columns [n0, n1) of C. n0 is a multiple of gemm_columns; scratch is 64-byte aligned. */
   void (*gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
@@ -188,6 +189,7 @@ enum {
   GEMM_ROWS = TILE_ROWS,
   GEMM_DEPTH = 256, /* K of a packed block, such that a panel of B fits into the L1 cache */
   GEMM_ROWS_MAX = (TILE_ROWS > 6 ? 9 : 22) * GEMM_ROWS,
+  GEMM_ROWS_IN_PLACE = TILE_ROWS > 6 ? 0 : 44 * GEMM_ROWS, /* few pointers suffice for the rows of a small tile */
   GEMM_A_STRIDE = GEMM_DEPTH + 16, /* a stride for which rows do not fall into the same cache set */
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
 };

@@ -3,7 +3,8 @@
  * The loops are those of Goto (Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication; TOMS 2008): a
  * block of A of at most GEMM_ROWS_MAX x GEMM_DEPTH is packed once. Then B is packed panel by panel, GEMM_COLUMNS
  * columns at a time, and each panel is multiplied with every tile of GEMM_ROWS rows of A. The results of a tile stay in
- * registers.
+ * registers. If A is stored [M,K] and the tile is small enough, its rows are read in place, and only those of a last
+ * tile that is not whole are packed; then a block has up to GEMM_ROWS_IN_PLACE rows, so that B is packed less often.
  *
  * Tiles at the edges are padded to whole ones and use the same loop, so an element's sum is the same chain of fused
  * multiply-adds whatever its position and the sizes of the matrices.
@@ -51,7 +52,7 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
   multiply_strided(t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, rows, vectors);
 }
 
-/* Does less work if only one vector per row, or only GEMM_ROWS_PART rows, are needed. */
+/* Does the work of multiply, but less of it if only one vector per row, or only GEMM_ROWS_PART rows, are needed. */
 static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64_t depth, const float *a,
                                                                   int row_stride, int depth_stride, const float *b,
                                                                   int64_t rows, int64_t columns)
@@ -78,18 +79,27 @@ static void pack_rows(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int
   }
 }
 
-/* Packs A stored [K,M] tile after tile, each [depth][GEMM_ROWS]. */
+static inline void fetch(const float *at)
+{
+  __builtin_prefetch((const void *)((uintptr_t)at), 0); /* harmless past the end */
+}
+
+/* Packs A stored [K,M] tile after tile, each [depth][GEMM_ROWS]: some neighbouring tiles at a time, along the rows of
+ * A, whose next rows are prefetched. Copies whole vectors: the next row overwrites the elements past its own. */
 static void pack_columns(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int64_t depth, float *to)
 {
-  for (int64_t m = m0; m < m1; m += GEMM_ROWS, to += GEMM_ROWS * GEMM_A_STRIDE) {
-    const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
-    const float *from = g->a + k0 * g->lda + m;
+  enum { GROUP = 8 * GEMM_ROWS, AHEAD = 8, PAST = (GEMM_ROWS + LANES - 1) / LANES * LANES - GEMM_ROWS };
+  for (int64_t first = m0; first < m1; first += GROUP, to += GROUP * GEMM_A_STRIDE) {
+    const int64_t end = m1 - first < GROUP ? m1 : first + GROUP;
+    const float *from = g->a + k0 * g->lda;
     for (int64_t k = 0; k < depth; k++, from += g->lda) {
-      if (rows == GEMM_ROWS) {
-        memcpy(to + k * GEMM_ROWS, from, GEMM_ROWS * sizeof *to);
-        continue;
-      }
-      for (int64_t r = 0; r < GEMM_ROWS; r++) to[k * GEMM_ROWS + r] = r < rows ? from[r] : 0;
+      float *at = to + k * GEMM_ROWS;
+      int64_t m = first;
+      for (int64_t j = first; j < end; j += 16) fetch(from + AHEAD * g->lda + j);
+      for (; m + GEMM_ROWS <= end && m + GEMM_ROWS + PAST <= m1; m += GEMM_ROWS, at += GEMM_ROWS * GEMM_A_STRIDE)
+        for (int j = 0; j < GEMM_ROWS; j += LANES) store(at + j, load(from + m + j));
+      for (; m < end; m += GEMM_ROWS, at += GEMM_ROWS * GEMM_A_STRIDE)
+        for (int64_t r = 0; r < GEMM_ROWS; r++) at[r] = m + r < end ? from[m + r] : 0;
     }
   }
 }
@@ -110,8 +120,8 @@ static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0
   }
 }
 
-/* Does the same for B stored as [N,K]. Vectors past the last column are not written. Columns past it within a vector
- * are copies of it. No result of either is stored. */
+/* Does the same for B stored as [N,K]. Vectors past the last column are not written. Within a vector, columns past the
+ * last one are copies of the last. The results of neither are stored. */
 static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
   for (int64_t j = 0; j < columns; j += LANES) {
@@ -194,8 +204,9 @@ static void rectify(tile *t)
 /* Multiplies a whole tile of C at `c`, whose values stay in registers between their load and their store. It also
  * prefetches the next tile of C, because processors do not prefetch rows that are far apart. */
 static inline __attribute__((always_inline)) void multiply_whole(float *c, int64_t ldc, int64_t depth, const float *a,
-                                                                 int row_stride, int depth_stride, const float *b,
-                                                                 const float *bias, bool from_c, bool relu)
+                                                                 int64_t row_stride, int64_t depth_stride,
+                                                                 const float *b, const float *bias, bool from_c,
+                                                                 bool relu)
 {
   tile t;
   const vf zero = {0};
@@ -206,7 +217,7 @@ static inline __attribute__((always_inline)) void multiply_whole(float *c, int64
       __builtin_prefetch(next, 1); /* harmless past the end */
       t.v[r][j] = from_c ? load(c + r * ldc + j * LANES) : bias ? load(bias + j * LANES) : zero;
     }
-  multiply(&t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, GEMM_VECTORS);
+  multiply_strided(&t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, GEMM_ROWS, GEMM_VECTORS);
   if (relu) rectify_rows(&t, GEMM_ROWS, GEMM_VECTORS);
 #pragma GCC unroll 16
   for (int r = 0; r < GEMM_ROWS; r++)
@@ -225,6 +236,33 @@ static void multiply_whole_tile(const cpu_gemm *g, int64_t m, int64_t n, int64_t
     multiply_whole(c, g->ldc, depth, a, GEMM_A_STRIDE, 1, b, NULL, true, relu);
   else
     multiply_whole(c, g->ldc, depth, a, GEMM_A_STRIDE, 1, b, bias, false, relu);
+}
+
+/* Multiplies a panel of B with whole tiles of rows of A, which are read in place. */
+static void multiply_rows(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n, int64_t columns, int64_t k0,
+                          int64_t depth, const float *b)
+{
+  const bool from_c = g->accumulate || k0 > 0, relu = g->relu && k0 + depth == g->k;
+  const float *a = g->a + m0 * g->lda + k0, *bias = g->bias ? g->bias + n : NULL;
+  for (int64_t m = m0; m < m1; m += GEMM_ROWS, a += GEMM_ROWS * g->lda) {
+    float *c = g->c + m * g->ldc + n;
+    tile t;
+    if (columns == GEMM_COLUMNS && from_c) {
+      multiply_whole(c, g->ldc, depth, a, g->lda, 1, b, NULL, true, relu);
+      continue;
+    }
+    if (columns == GEMM_COLUMNS) {
+      multiply_whole(c, g->ldc, depth, a, g->lda, 1, b, bias, false, relu);
+      continue;
+    }
+    load_tile(g, &t, m, n, GEMM_ROWS, columns, from_c);
+    if (columns <= LANES)
+      multiply_strided(&t, depth, a, g->lda, 1, b, GEMM_COLUMNS, GEMM_ROWS, 1);
+    else
+      multiply_strided(&t, depth, a, g->lda, 1, b, GEMM_COLUMNS, GEMM_ROWS, GEMM_VECTORS);
+    if (relu) rectify(&t);
+    store_tile(g, &t, m, n, GEMM_ROWS, columns);
+  }
 }
 
 /* Multiplies a panel of B with the packed rows of A. */
@@ -432,17 +470,20 @@ static int64_t even_depth(int64_t k)
 
 static void multiply_packed(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
+  const bool in_place = GEMM_ROWS_IN_PLACE > 0 && !g->a_transposed; /* apart from the rows of the last tile */
   float *a = scratch, *b = scratch + GEMM_ROWS_MAX * GEMM_A_STRIDE;
-  const int64_t most = even_depth(g->k);
-  for (int64_t m = m0; m < m1; m += GEMM_ROWS_MAX) {
-    const int64_t m_end = m1 - m < GEMM_ROWS_MAX ? m1 : m + GEMM_ROWS_MAX;
+  const int64_t most = even_depth(g->k), rows_max = in_place ? GEMM_ROWS_IN_PLACE : GEMM_ROWS_MAX;
+  for (int64_t m = m0; m < m1; m += rows_max) {
+    const int64_t m_end = m1 - m < rows_max ? m1 : m + rows_max;
+    const int64_t packed = in_place ? m + (m_end - m) / GEMM_ROWS * GEMM_ROWS : m; /* the rows from here on */
     for (int64_t k = 0; k < g->k; k += most) {
       const int64_t depth = g->k - k < most ? g->k - k : most;
-      (g->a_transposed ? pack_columns : pack_rows)(g, m, m_end, k, depth, a);
+      (g->a_transposed ? pack_columns : pack_rows)(g, packed, m_end, k, depth, a);
       for (int64_t n = n0; n < n1; n += GEMM_COLUMNS) {
         const int64_t columns = n1 - n < GEMM_COLUMNS ? n1 - n : GEMM_COLUMNS;
         (g->b_transposed ? pack_panel_transposed : pack_panel)(g, n, columns, k, depth, b);
-        multiply_panel(g, m, m_end, n, columns, depth, k == 0, k + depth == g->k, a, b);
+        if (in_place) multiply_rows(g, m, packed, n, columns, k, depth, b);
+        multiply_panel(g, packed, m_end, n, columns, depth, k == 0, k + depth == g->k, a, b);
       }
     }
   }

@@ -133,6 +133,7 @@ const cpu_simd CPU_NAME(cpu_simd) = {
     .gemm_rows = GEMM_ROWS,
     .gemm_columns = GEMM_COLUMNS,
     .gemm_rows_max = GEMM_ROWS_MAX,
+    .gemm_rows_in_place = GEMM_ROWS_IN_PLACE,
     .gemm_scratch_bytes = GEMM_SCRATCH_FLOATS * sizeof(float),
     .gemm = CPU_NAME(simd_gemm),
     .relu = relu,

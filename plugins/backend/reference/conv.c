@@ -64,23 +64,40 @@ static int64_t column_of(const conv *v, int64_t q, int64_t s)
 {
   return q * v->attr->stride[1] - v->attr->padding[1] + s * v->attr->dilation[1];
 }
-static int inside(const conv *v, int64_t h, int64_t w)
+
+/* Returns whether row r of a filter meets a row of x at outputs in row p, and which. */
+static int meets(const conv *v, int64_t p, int64_t r, int64_t *h)
 {
-  return h >= 0 && h < v->H && w >= 0 && w < v->W;
+  *h = row_of(v, p, r);
+  return *h >= 0 && *h < v->H;
 }
 
-/* Returns one y: the sum over its window of x with the filter k. */
-static double convolve(const conv *v, const double *x, const double *weight, int64_t n, int64_t k, int64_t p, int64_t q)
+/* The outputs of a row at which column s of a filter meets x: `count` from q on. The first meets column w of x, each
+ * further one a column that is `stride` later. */
+typedef struct span {
+  int64_t q, w, count, stride;
+} span;
+
+static span span_of(const conv *v, int64_t s)
 {
-  const int64_t first = first_of(v, k);
-  double sum = 0;
-  for (int64_t c = 0; c < v->D; c++)
+  int64_t first = 0, end = v->Q;
+  while (first < end && column_of(v, first, s) < 0) first++;
+  while (end > first && column_of(v, end - 1, s) >= v->W) end--;
+  return (span){first, column_of(v, first, s), end - first, v->attr->stride[1]};
+}
+
+/* Computes row p of y: each element is the sum over its window of x with the filter k. */
+static void convolve(const conv *v, const double *x, const double *weight, double *y, int64_t n, int64_t k, int64_t p)
+{
+  double *to = &y[at_y(v, n, k, p, 0)];
+  for (int64_t q = 0; q < v->Q; q++) to[q] = 0;
+  for (int64_t c = 0, h; c < v->D; c++)
     for (int64_t r = 0; r < v->R; r++)
-      for (int64_t s = 0; s < v->S; s++) {
-        const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
-        if (inside(v, h, w)) sum += x[at_x(v, n, first + c, h, w)] * weight[at_weight(v, k, c, r, s)];
+      for (int64_t s = 0; meets(v, p, r, &h) && s < v->S; s++) {
+        const span at = span_of(v, s);
+        const double *from = &x[at_x(v, n, first_of(v, k) + c, h, 0)], factor = weight[at_weight(v, k, c, r, s)];
+        for (int64_t i = 0; i < at.count; i++) to[at.q + i] += from[at.w + i * at.stride] * factor;
       }
-  return sum;
 }
 
 REFERENCE(conv2d, "conv2d")
@@ -92,22 +109,25 @@ REFERENCE(conv2d, "conv2d")
 
   for (int64_t n = 0; n < v.N; n++)
     for (int64_t k = 0; k < v.K; k++)
-      for (int64_t p = 0; p < v.P; p++)
-        for (int64_t q = 0; q < v.Q; q++)
-          y[at_y(&v, n, k, p, q)] = (bias ? bias[k] : 0) + convolve(&v, x, weight, n, k, p, q);
+      for (int64_t p = 0; p < v.P; p++) {
+        convolve(&v, x, weight, y, n, k, p);
+        for (int64_t q = 0; bias && q < v.Q; q++) y[at_y(&v, n, k, p, q)] += bias[k];
+      }
   return BRIM_OK;
 }
 
-/* Adds one dy to the gradient of its window of x. */
-static void scatter(const conv *v, double *dx, const double *weight, double dy, int64_t n, int64_t k, int64_t p,
-                    int64_t q)
+/* Adds row p of dy to the gradient of its windows of x. The last column of the filter comes first, so that each dx
+ * adds up the outputs of a row in their order. */
+static void scatter(const conv *v, double *dx, const double *weight, const double *dy, int64_t n, int64_t k, int64_t p)
 {
-  const int64_t first = first_of(v, k);
-  for (int64_t c = 0; c < v->D; c++)
+  const double *from = &dy[at_y(v, n, k, p, 0)];
+  for (int64_t c = 0, h; c < v->D; c++)
     for (int64_t r = 0; r < v->R; r++)
-      for (int64_t s = 0; s < v->S; s++) {
-        const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
-        if (inside(v, h, w)) dx[at_x(v, n, first + c, h, w)] += dy * weight[at_weight(v, k, c, r, s)];
+      for (int64_t s = v->S - 1; meets(v, p, r, &h) && s >= 0; s--) {
+        const span at = span_of(v, s);
+        double *to = &dx[at_x(v, n, first_of(v, k) + c, h, 0)];
+        const double factor = weight[at_weight(v, k, c, r, s)];
+        for (int64_t i = 0; i < at.count; i++) to[at.w + i * at.stride] += from[at.q + i] * factor;
       }
 }
 
@@ -121,8 +141,7 @@ REFERENCE(conv2d_grad_input, "conv2d_grad_input")
   for (int64_t i = 0; i < v.N * v.C * v.H * v.W; i++) dx[i] = bias ? bias[i / (v.H * v.W) % v.C] : 0;
   for (int64_t n = 0; n < v.N; n++)
     for (int64_t k = 0; k < v.K; k++)
-      for (int64_t p = 0; p < v.P; p++)
-        for (int64_t q = 0; q < v.Q; q++) scatter(&v, dx, weight, dy[at_y(&v, n, k, p, q)], n, k, p, q);
+      for (int64_t p = 0; p < v.P; p++) scatter(&v, dx, weight, dy, n, k, p);
   return BRIM_OK;
 }
 BRIM_KERNEL(conv_transpose2d) = {.op = "conv_transpose2d", .run = conv2d_grad_input};
@@ -131,13 +150,13 @@ BRIM_KERNEL(conv_transpose2d) = {.op = "conv_transpose2d", .run = conv2d_grad_in
 static double correlate(const conv *v, const double *x, const double *dy, int64_t n, int64_t k, int64_t c, int64_t r,
                         int64_t s)
 {
-  const int64_t first = first_of(v, k);
+  const span at = span_of(v, s);
   double sum = 0;
-  for (int64_t p = 0; p < v->P; p++)
-    for (int64_t q = 0; q < v->Q; q++) {
-      const int64_t h = row_of(v, p, r), w = column_of(v, q, s);
-      if (inside(v, h, w)) sum += x[at_x(v, n, first + c, h, w)] * dy[at_y(v, n, k, p, q)];
-    }
+  for (int64_t p = 0, h; p < v->P; p++) {
+    if (!meets(v, p, r, &h)) continue;
+    const double *its_x = &x[at_x(v, n, first_of(v, k) + c, h, 0)], *its_dy = &dy[at_y(v, n, k, p, 0)];
+    for (int64_t i = 0; i < at.count; i++) sum += its_x[at.w + i * at.stride] * its_dy[at.q + i];
+  }
   return sum;
 }
 

@@ -28,7 +28,10 @@ struct tensor {
     memcpy(dim, its_dim, sizeof dim);
     value.resize(static_cast<size_t>(dim[0] * dim[1] * dim[2] * dim[3]));
   }
-  float *at(int64_t n, int64_t h, int64_t w) { return value.data() + ((n * dim[2] + h) * dim[3] + w) * dim[1]; }
+  EMULATED_OWN float *at(int64_t n, int64_t h, int64_t w)
+  {
+    return value.data() + ((n * dim[2] + h) * dim[3] + w) * dim[1];
+  }
   /* Calls f with each element's place in memory, and the element. */
   template <typename F> void each(F f)
   {
@@ -50,20 +53,16 @@ struct tensor {
 };
 
 /* One pixel of x and one of a weight: their product over the channels of a group contributes to an element of y. */
-void combine(enum cuda_dnn_result result, float *x, float *weight, float *y, int64_t channels)
+EMULATED_OWN void combine(enum cuda_dnn_result result, float *x, float *weight, float *y, int64_t channels)
 {
-  float sum = 0;
-  if (result == CUDA_DNN_Y) {
-    for (int64_t c = 0; c < channels; c++) sum += x[c] * weight[c];
-    *y += sum;
-  } else {
-    float *to = result == CUDA_DNN_X ? x : weight, *by = result == CUDA_DNN_X ? weight : x;
-    for (int64_t c = 0; c < channels; c++) to[c] += *y * by[c];
-  }
+  if (result == CUDA_DNN_Y)
+    *y += emulated_dot(x, weight, channels);
+  else
+    emulated_add(result == CUDA_DNN_X ? x : weight, *y, result == CUDA_DNN_X ? weight : x, channels);
 }
 
 /* Every product of an x and a weight belongs to one y, whichever of the three is the result. */
-void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_at)
+EMULATED_OWN void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_at)
 {
   const cuda_conv &v = wanted.conv;
   const bool last = v.x_last;

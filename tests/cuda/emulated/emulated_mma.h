@@ -24,19 +24,23 @@ template <typename A> struct emulated_pair {
   A &next() { return array[turn[threadIdx.x] ^= 1]; }
 };
 
-/* The factors of a warp: left[row][k], right[column][k]. */
+/* The factors of a warp, left[row][k] and right[k][column], and their product, which the first lane that goes on
+ * computes for all. */
 typedef float emulated_eight __attribute__((vector_size(32)));
 struct emulated_factors {
-  alignas(32) float left[16][16], right[8][16];
+  float left[16][16];
+  emulated_eight right[16], product[16];
+  bool is_done;
 };
 
-static inline float emulated_dot(const float *a, const float *b)
+static inline void emulated_multiply(emulated_factors &f)
 {
-  emulated_eight x[2], y[2];
-  memcpy(x, a, sizeof x);
-  memcpy(y, b, sizeof y);
-  const emulated_eight sum = x[0] * y[0] + x[1] * y[1];
-  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+  for (int row = 0; row < 16; row++) {
+    emulated_eight sum = {};
+    for (int k = 0; k < 16; k++) sum += f.left[row][k] * f.right[k];
+    f.product[row] = sum;
+  }
+  f.is_done = true;
 }
 
 template <typename T> static inline void emulated_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -49,9 +53,11 @@ template <typename T> static inline void emulated_mma(float (&sum)[4], const uin
   emulated_widen<T, 4>(left, a);
   emulated_widen<T, 2>(right, b);
   for (unsigned i = 0; i < 8; i++) f.left[g + i / 2 % 2 * 8][i / 4 * 8 + 2 * c + i % 2] = left[i];
-  for (unsigned i = 0; i < 4; i++) f.right[g][i / 2 * 8 + 2 * c + i % 2] = right[i];
+  for (unsigned i = 0; i < 4; i++) f.right[i / 2 * 8 + 2 * c + i % 2][g] = right[i];
+  f.is_done = false;
   __syncwarp();
-  for (unsigned i = 0; i < 4; i++) sum[i] += emulated_dot(f.left[g + i / 2 * 8], f.right[2 * c + i % 2]);
+  if (!f.is_done) emulated_multiply(f);
+  for (unsigned i = 0; i < 4; i++) sum[i] += f.product[g + i / 2 * 8][2 * c + i % 2];
 }
 
 static inline void emulated_load_matrices(uint32_t (&r)[4], const void *row, bool turned)

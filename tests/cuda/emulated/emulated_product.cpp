@@ -44,10 +44,8 @@ void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
   std::vector<float> sum(static_cast<size_t>(p.n));
   for (int64_t i = 0; i < p.m; i++) {
     std::fill(sum.begin(), sum.end(), 0.0f);
-    for (int64_t k = 0; k < p.k; k++) {
-      const float left = a[static_cast<size_t>(i * p.k + k)], *right = b.data() + k * p.n;
-      for (int64_t j = 0; j < p.n; j++) sum[static_cast<size_t>(j)] += left * right[j];
-    }
+    for (int64_t k = 0; k < p.k; k++)
+      emulated_add(sum.data(), a[static_cast<size_t>(i * p.k + k)], b.data() + k * p.n, p.n);
     for (int64_t j = 0; j < p.n; j++) {
       const int64_t at = matrix * p.stride_d + i * p.ldd + j;
       float value = sum[static_cast<size_t>(j)];

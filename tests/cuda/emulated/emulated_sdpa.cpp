@@ -57,16 +57,6 @@ float rounded(const cuda_sdpa &a, float x)
   emulated_store(a.type, &kept, 0, x);
   return emulated_load(a.type, &kept, 0);
 }
-float dot(const float *a, const float *b, int64_t count)
-{
-  float sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += a[i] * b[i];
-  return sum;
-}
-void add(float *to, float factor, const float *x, int64_t count)
-{
-  for (int64_t i = 0; i < count; i++) to[i] += factor * x[i];
-}
 
 int64_t seen_by(const cuda_sdpa &a, int64_t t)
 {
@@ -91,13 +81,13 @@ void attend(const cuda_sdpa &a, const cuda_sdpa_values &o)
   each_query(a, [&](int64_t n, int64_t h, int64_t g, int64_t t, int64_t row) {
     float greatest = -INFINITY, total = 0;
     for (int64_t s = 0; s < seen_by(a, t); s++) {
-      score[s] = a.scale * dot(q.at(n, h, t), k.at(n, g, s), a.D);
+      score[s] = a.scale * emulated_dot(q.at(n, h, t), k.at(n, g, s), a.D);
       greatest = fmaxf(greatest, score[s]);
     }
     for (int64_t s = 0; s < seen_by(a, t); s++) {
       const float weight = expf(score[s] - greatest);
       total += weight;
-      add(y.at(n, h, t), rounded(a, weight), v.at(n, g, s), a.D);
+      emulated_add(y.at(n, h, t), rounded(a, weight), v.at(n, g, s), a.D);
     }
     for (int64_t d = 0; d < a.D; d++) y.at(n, h, t)[d] /= total;
     static_cast<float *>(o.lse)[row] = greatest + logf(total);
@@ -116,13 +106,13 @@ void attend_back(const cuda_sdpa &a, const cuda_sdpa_values &o)
   dy.take(a.N, o.dy);
   each_query(a, [&](int64_t n, int64_t h, int64_t g, int64_t t, int64_t row) {
     const float *qt = q.at(n, h, t), *dyt = dy.at(n, h, t), lse = static_cast<const float *>(o.lse)[row];
-    const float delta = dot(dyt, y.at(n, h, t), a.D);
+    const float delta = emulated_dot(dyt, y.at(n, h, t), a.D);
     for (int64_t s = 0; s < seen_by(a, t); s++) {
-      const float weight = expf(a.scale * dot(qt, k.at(n, g, s), a.D) - lse);
-      const float ds = rounded(a, a.scale * weight * (dot(dyt, v.at(n, g, s), a.D) - delta));
-      add(dq.at(n, h, t), ds, k.at(n, g, s), a.D);
-      add(dk.at(n, g, s), ds, qt, a.D);
-      add(dv.at(n, g, s), rounded(a, weight), dyt, a.D);
+      const float weight = expf(a.scale * emulated_dot(qt, k.at(n, g, s), a.D) - lse);
+      const float ds = rounded(a, a.scale * weight * (emulated_dot(dyt, v.at(n, g, s), a.D) - delta));
+      emulated_add(dq.at(n, h, t), ds, k.at(n, g, s), a.D);
+      emulated_add(dk.at(n, g, s), ds, qt, a.D);
+      emulated_add(dv.at(n, g, s), rounded(a, weight), dyt, a.D);
     }
   });
   dq.give(a.N, o.dq);

@@ -15,6 +15,18 @@ static inline void emulated_store(uint32_t type, void *p, int64_t i, float value
 {
   CUDA_WITH_TYPE(type, T, cuda_store(static_cast<T *>(p) + i, value));
 }
+/* For functions that access only memory of the library's own: without checks of addresses their loops use vectors. */
+#define EMULATED_OWN __attribute__((no_sanitize("alignment")))
+EMULATED_OWN static inline float emulated_dot(const float *a, const float *b, int64_t count)
+{
+  float sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += a[i] * b[i];
+  return sum;
+}
+EMULATED_OWN static inline void emulated_add(float *to, float factor, const float *x, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) to[i] += factor * x[i];
+}
 /* Returns true if EMULATED_REFUSES contains this name. */
 static inline bool emulated_refuses(const char *what)
 {
