@@ -113,19 +113,26 @@ static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
   for (size_t i = 0; i < g->forward_count; i++) dropped[i] = i < last && !end[i] && brim_walk_repeats(g, g->node[i]);
 }
 
+bool brim_recompute_join(brim_estimate *e, const bool *end, size_t join, bool *joined)
+{
+  const size_t nodes = e->w.g->forward_count;
+  if (join > 1 && join * join > 4 * count_ends(end, 0, nodes)) return false;
+  memcpy(joined, end, nodes * sizeof *joined);
+  join_ends(joined, 0, nodes, join);
+  drop_blocks(e->w.g, joined, e->w.dropped);
+  return true;
+}
+
 /* Joins as many blocks as give the least memory: about the square root of their number if all are alike and their
  * results are as large as their inner tensors; fewer if their results are small. */
 static void drop_joined(const brim_program *p, const bool *end, brim_arena *arena, bool *dropped)
 {
   brim_estimate e;
   brim_estimate_init(&e, p, arena);
-  const size_t nodes = e.w.g->forward_count, ends = count_ends(end, 0, nodes);
+  const size_t nodes = e.w.g->forward_count;
   bool *joined = BRIM_ARENA_NEW(arena, bool, nodes);
   uint64_t least = UINT64_MAX;
-  for (size_t join = 1; join == 1 || join * join <= 4 * ends; join++) {
-    memcpy(joined, end, nodes * sizeof *joined);
-    join_ends(joined, 0, nodes, join);
-    drop_blocks(e.w.g, joined, e.w.dropped);
+  for (size_t join = 1; brim_recompute_join(&e, end, join, joined); join++) {
     const uint64_t bytes = brim_estimate_run(&e);
     if (bytes >= least) continue;
     least = bytes;
@@ -141,16 +148,17 @@ void brim_recompute_choose(const brim_program *p, enum brim_recompute_kind kind,
   const size_t nodes = w.g->forward_count;
   *out = (brim_recompute){.dropped = {BRIM_ARENA_NEW(arena, bool, nodes)}};
   bool *end = find_ends(&w, &scratch);
+  bool *block_end = brim_arena_copy(&scratch, end, nodes * sizeof *end);
+  const bool marked = find_marked(&w, block_end);
   if (kind == BRIM_RECOMPUTE_AUTO) {
-    brim_recompute_search(p, end, arena, out);
+    brim_recompute_search(p, end, block_end, arena, out);
   } else if (kind != BRIM_RECOMPUTE_NONE) {
     bool *dropped = BRIM_ARENA_NEW(arena, bool, nodes);
-    const bool marked = find_marked(&w, end);
-    if (kind == BRIM_RECOMPUTE_BLOCKS && !marked) join_runs(end, nodes);
+    if (kind == BRIM_RECOMPUTE_BLOCKS && !marked) join_runs(block_end, nodes);
     if (kind == BRIM_RECOMPUTE_BLOCKS)
-      drop_blocks(w.g, end, dropped);
+      drop_blocks(w.g, block_end, dropped);
     else
-      drop_joined(p, end, &scratch, dropped);
+      drop_joined(p, block_end, &scratch, dropped);
     out->levels = 1;
     out->dropped[1] = dropped;
   }

@@ -28,6 +28,8 @@
 #define DESCENTS_NODES_MAX 200
 /* Limit for solving the blocks for one budget. */
 #define SOLVES_MAX 3
+/* The sets of recompute=full end after this many consecutive numbers of joined blocks without less memory. */
+#define JOIN_STALLS_MAX 3
 /* Budgets that are tried below the smallest 64th for which the blocks have a solution. */
 #define LEAST_SOLVES_MAX 4
 /* Limit for the sum of the sizes of all solutions. */
@@ -421,7 +423,23 @@ static void list_levels(const search *s, brim_arena *arena, brim_recompute *out)
   }
 }
 
-void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *arena, brim_recompute *out)
+/* Offers the sets of memory.recompute=full, so that it does not need less memory. The peak falls and then rises with
+ * the number of joined blocks. */
+static void join_blocks(search *s, const bool *block_end, brim_arena *arena)
+{
+  bool *joined = BRIM_ARENA_NEW(arena, bool, s->nodes);
+  uint64_t least = UINT64_MAX;
+  int stalls = 0;
+  for (size_t join = 1; stalls < JOIN_STALLS_MAX && brim_recompute_join(&s->e, block_end, join, joined); join++) {
+    const uint64_t peak = brim_estimate_run(&s->e);
+    stalls = peak < least ? 0 : stalls + 1;
+    if (peak < least) least = peak;
+    if (peak < s->start_bytes) offer(s, peak);
+  }
+}
+
+void brim_recompute_search(const brim_program *p, const bool *end, const bool *block_end, brim_arena *arena,
+                           brim_recompute *out)
 {
   brim_arena scratch = {0};
   search s = {0};
@@ -432,6 +450,7 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
   solve_blocks(&s, end, &scratch);
   s.solves = false;
   descend_all(&s, end);
+  join_blocks(&s, block_end, &scratch);
   keep_all_again(&s);
   list_levels(&s, arena, out);
   brim_arena_release(&scratch);

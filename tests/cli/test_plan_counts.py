@@ -13,9 +13,10 @@ LLAMA = {"model_type": "llama", "vocab_size": 500, "hidden_size": 64, "intermedi
 class PlanCounts(Case):
     def counts(self, *words, status=None):
         """Returns the counts of a plan with one micro-batch, so that brim compares few plans."""
-        err = self.brim("--verbose", "plan", "--no-timing", "--json", "training.effective_batch_size=1",
-                        "training.batch_size=1", "memory.limit_mb=100000", *words, status=status).err
-        counts = re.search(r"planning took (\d+) plans, (\d+) graphs, (\d+) placements, (\d+) searches", err)
+        result = self.brim("--verbose", "plan", "--no-timing", "--json", "training.effective_batch_size=1",
+                           "training.batch_size=1", "memory.limit_mb=100000", *words, status=status)
+        self.cards = json.loads(result.out).get("cards")
+        counts = re.search(r"planning took (\d+) plans, (\d+) graphs, (\d+) placements, (\d+) searches", result.err)
         return [int(count) for count in counts.groups()]
 
     def test_no_plan_is_made_twice(self):
@@ -46,6 +47,8 @@ class PlanCounts(Case):
         self.assertLessEqual(searches, 1)
         (self.folder / "model" / "config.json").write_text(json.dumps(LLAMA))
         self.assertLessEqual(self.counts(*words)[0], 60)
+        self.assertLess(self.cards["samples"], 1000)  # the largest micro-batch has all of them
+        self.assertEqual(self.cards["rows"][-1]["largest"]["batch_size"], self.cards["samples"])
 
 
 if __name__ == "__main__":

@@ -52,7 +52,10 @@ static void for_each_model(void (*check)(const deep *d))
 static void check_budgets(const deep *d)
 {
   brim_plan *none = plan_of(d, BRIM_RECOMPUTE_NONE, 0), *floor = plan_of(d, BRIM_RECOMPUTE_AUTO, 1);
+  brim_plan *full = plan_of(d, BRIM_RECOMPUTE_FULL, 0);
   const uint64_t most = none->peak_bytes, least = floor->peak_bytes;
+  assert_true(least <= full->peak_bytes);
+  brim_plan_free(full);
   const uint64_t all = d->blocks == depths[0] ? STEPS : STEPS_DEEPER, steps = is_tier("full") ? all : (all + 2) / 3;
   uint64_t peak = most, flops = 0;
   double slack = 1;
