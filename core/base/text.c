@@ -274,6 +274,18 @@ const char *brim_format_bytes(char *out, size_t room, uint64_t bytes)
   return out;
 }
 
+/* If a double has a decimal form of up to 15 digits, %.15g prints that form, without trailing zeros; any other double
+ * needs 16 or 17. For a float, these are 6 and at most 9. */
+const char *brim_format_number(char out[BRIM_NUMBER_BYTES], double value, bool is_single)
+{
+  for (int digits = is_single ? 6 : 15; digits <= 17; digits++) {
+    snprintf(out, BRIM_NUMBER_BYTES, "%.*g", digits, value);
+    const double again = strtod(out, NULL);
+    if (is_single ? (float)again == (float)value : again == value) break;
+  }
+  return out;
+}
+
 const char *brim_format_seconds(char *out, size_t room, double seconds)
 {
   if (!isfinite(seconds) || seconds < 0 || seconds > 1e9) {

@@ -61,6 +61,9 @@ const char *brim_suggest_of(const char *written, const char *const *known, size_
 int brim_compare_strings(const void *a, const void *b);
 /* The plural suffix for a count: "" or "s". */
 const char *brim_plural(int64_t count);
+/* Formats a number with the fewest digits that read back as the same double, or, if `is_single`, float; returns `out`. */
+#define BRIM_NUMBER_BYTES 32
+const char *brim_format_number(char out[BRIM_NUMBER_BYTES], double value, bool is_single);
 /* Formats a duration as "1:02:03" or "2:03"; returns `out`. */
 const char *brim_format_seconds(char *out, size_t room, double seconds);
 /* Seconds of CLOCK_MONOTONIC. */

@@ -24,17 +24,6 @@ static const char *heading(const char *key, bool exact)
   return !column || (exact && column->kind == BRIM_WHERE_SECONDS) ? key : column->title;
 }
 
-/* Adds the shortest form that reads back as the same number. */
-static void add_number(brim_text *out, double value)
-{
-  char text[32];
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
-  }
-  brim_text_add(out, text);
-}
-
 /* ---- the table ---- */
 
 /* Joins the lines of an error or a note. */
@@ -131,7 +120,7 @@ static void print_csv(const brim_runs *runs)
       if (value.text)
         brim_cli_add_csv(&out, value.text);
       else if (value.has)
-        add_number(&out, value.number);
+        brim_text_add(&out, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, value.number, false));
     }
     brim_text_add(&out, "\n");
   }

@@ -110,10 +110,7 @@ static bool outlasts_option(const char *group, const char *key)
 {
   if (key[0] == '+' || !brim_compose_group_kind(group)) return true;
   if (strcmp(group, "dataset") == 0 && (strcmp(key, "mean") == 0 || strcmp(key, "std") == 0)) return false;
-  for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_setting *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->param.key; row++)
-      if (strcmp(row->param.key, key) == 0) return true;
-  return false;
+  return brim_setting_find(group, key, strlen(key)) != NULL;
 }
 
 /* Removes the keys of an old option. */

@@ -264,21 +264,13 @@ static void check_required(const family *f, const char *path)
                     "config.json has rope_scaling and rope_parameters: remove one of them");
 }
 
-/* Escapes "${", because values of config.json are data, in which it has no meaning. */
-static void escape(brim_arena *arena, brim_yaml *node)
-{
-  if (node->kind == BRIM_YAML_SCALAR && strstr(node->scalar, "${"))
-    node->scalar = brim_interpolation_escape(arena, node->scalar);
-  for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
-}
-
 /* Returns a copy of a value, or of each value of a list, translated if the family's file defines another text for
  * it. */
 static brim_yaml *translated(const family *f, const char *key, const brim_yaml *value)
 {
   brim_yaml *copy = brim_yaml_clone(f->c->arena, value);
   const brim_yaml *table = NULL;
-  escape(f->c->arena, copy);
+  brim_interpolation_escape_all(f->c->arena, copy); /* values of config.json are data */
   if (!has(f, "values", key, &table)) return copy;
   for (size_t i = 0; i < (copy->kind == BRIM_YAML_LIST ? copy->count : 1); i++) {
     brim_yaml *node = copy->kind == BRIM_YAML_LIST ? copy->item[i] : copy;

@@ -84,13 +84,7 @@ static void put(const reading *r, brim_yaml *map, const char *config, const char
 /* Returns the shortest text that gives this number in the file's precision. */
 static const char *number_text(brim_arena *arena, double value, bool is_single)
 {
-  char text[40];
-  for (int digits = is_single ? 6 : 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    const double again = strtod(text, NULL);
-    if (is_single ? (float)again == (float)value : again == value) break;
-  }
-  return brim_arena_string(arena, text);
+  return brim_arena_string(arena, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, value, is_single));
 }
 
 /* The text of element `i`. */
@@ -133,15 +127,20 @@ static const char *own_key(const reading *r, const char *key)
 
 /* ---- the rotary embedding ---- */
 
+static float divisor_at(const brim_gguf_tensor *t, int64_t i)
+{
+  float value;
+  t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
+  return value;
+}
+
 /* Adds a vector of the file as a list of numbers. */
 static void put_factors(const reading *r, brim_yaml *map, const char *config, const brim_gguf_tensor *t)
 {
   brim_yaml *list = brim_yaml_list(r->arena, origin_of(r, t->name));
   for (int64_t i = 0; i < brim_shape_count(&t->shape) && i < BRIM_GGUF_FACTOR_MAX && t->type->count == 1; i++) {
-    float value;
-    t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
-    brim_yaml_append(r->arena, list,
-                     brim_yaml_scalar(r->arena, number_text(r->arena, (double)value, true), origin_of(r, t->name)));
+    const char *text = number_text(r->arena, (double)divisor_at(t, i), true);
+    brim_yaml_append(r->arena, list, brim_yaml_scalar(r->arena, text, origin_of(r, t->name)));
   }
   brim_yaml_set(r->arena, map, config, list);
 }
@@ -161,13 +160,6 @@ const brim_gguf_llama3_row brim_gguf_llama3_rows[] = {
     {"brim.rope.high_freq_factor", "high_freq_factor", 4},
     {"brim.rope.original_max_position_embeddings", "original_max_position_embeddings", 8192},
     {"brim.rope.factor", "factor", 0}};
-
-static float divisor_at(const brim_gguf_tensor *t, int64_t i)
-{
-  float value;
-  t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
-  return value;
-}
 
 static brim_status put_llama3(const reading *r, brim_yaml *scaling, const brim_gguf_tensor *t)
 {

@@ -134,12 +134,17 @@ static brim_status put_kv_heads(const brim_yaml *config, const char *type, const
   return BRIM_OK;
 }
 
+static double head_size_of(const brim_yaml *config)
+{
+  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
+  return number_of(config, "head_dim", heads > 0 ? width / heads : 0);
+}
+
 /* Adds the size of a head, of which all or a part is rotated. */
 static void put_head_size(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   char key[200];
-  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
-  const double size = number_of(config, "head_dim", heads > 0 ? width / heads : 0);
+  const double size = head_size_of(config);
   snprintf(key, sizeof key, "%s.attention.key_length", architecture);
   brim_gguf_put_u32(head, key, (uint32_t)size);
   snprintf(key, sizeof key, "%s.attention.value_length", architecture);
@@ -243,12 +248,6 @@ int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key)
 {
   const double heads = number_of(config, "num_attention_heads", 0);
   return (int64_t)(strcmp(key, "attention.head_count") == 0 ? heads : number_of(config, "num_key_value_heads", heads));
-}
-
-static double head_size_of(const brim_yaml *config)
-{
-  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
-  return number_of(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
 static brim_status read_llama3(const brim_yaml *config, const brim_yaml *type, brim_arena *arena,

@@ -196,8 +196,8 @@ static brim_yaml *environment(job *j, const char *name, const brim_text *def, bo
     brim_problem_hint(&j->c->problems, "set it, or write ${oc.env:%s,DEFAULT}", name);
     return NULL;
   }
-  for (const char *s = value, *end = s ? s + strlen(s) : NULL; s && s < end;)
-    if (brim_utf8_next(&s, end) < 0) return fail(j, "needs the environment variable '%s', which is not UTF-8", name);
+  if (value && !brim_utf8_is_valid(value))
+    return fail(j, "needs the environment variable '%s', which is not UTF-8", name);
   brim_yaml *node = new_text(j, value ? value : brim_text_str(def));
   if (!value && def_null) node->quoted = false;
   return spend(j, node) ? node : NULL;
@@ -448,4 +448,10 @@ const char *brim_interpolation_escape(brim_arena *arena, const char *text)
   const char *escaped = brim_arena_string(arena, brim_text_str(&out));
   brim_text_release(&out);
   return escaped;
+}
+
+void brim_interpolation_escape_all(brim_arena *arena, brim_yaml *node)
+{
+  if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
+  for (size_t i = 0; i < node->count; i++) brim_interpolation_escape_all(arena, node->item[i]);
 }

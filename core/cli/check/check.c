@@ -79,19 +79,11 @@ static void add_result(checking *c, enum brim_finding finding, const char *text)
   c->name = NULL;
 }
 
-static bool is_utf8(const char *text)
-{
-  const char *end = text + strlen(text);
-  while (text < end)
-    if (brim_utf8_next(&text, end) < 0) return false;
-  return true;
-}
-
 /* Makes text safe to print, because it comes from a process that may have been corrupted. */
 static char *clean(checking *c, const char *text)
 {
   char *copy = brim_arena_string(&c->arena, text);
-  const bool is_text = is_utf8(copy);
+  const bool is_text = brim_utf8_is_valid(copy);
   for (char *s = copy; *s; s++) {
     const unsigned char byte = (unsigned char)*s;
     if (byte == BRIM_CHECK_BREAK)
