@@ -143,16 +143,6 @@ static brim_status take_name(reader *r, fault *f)
   return BRIM_OK;
 }
 
-static brim_status take_count(reader *r, fault *f)
-{
-  f->every = *r->at == '%';
-  r->at += f->every;
-  BRIM_TRY(take_number(r, 1, &f->count));
-  f->onwards = !f->every && *r->at == '+';
-  r->at += f->onwards;
-  return BRIM_OK;
-}
-
 static brim_status take_until(reader *r, fault *f)
 {
   const char *path = r->at += strlen(UNTIL);
@@ -174,7 +164,11 @@ static brim_status take_details(reader *r, fault *f)
       BRIM_TRY(take_until(r, f));
       next = NOTHING;
     } else if (next <= COUNT && (*r->at == '%' || isdigit((unsigned char)*r->at))) {
-      BRIM_TRY(take_count(r, f));
+      f->every = *r->at == '%';
+      r->at += f->every;
+      BRIM_TRY(take_number(r, 1, &f->count));
+      f->onwards = !f->every && *r->at == '+';
+      r->at += f->onwards;
       next = PATH;
     } else if (next == NAME && *r->at >= 'a' && *r->at <= 'z') {
       BRIM_TRY(take_name(r, f));

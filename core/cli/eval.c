@@ -88,24 +88,6 @@ static brim_status print_json(const eval *e)
   return brim_cli_print_json(root);
 }
 
-static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
-{
-  brim_table table = {.arena = arena, .columns = 6};
-  static const char *const head[] = {"class", "name", "precision", "recall", "f1", "support"};
-  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
-  for (int64_t c = 0; c < e->result.classes; c++) {
-    const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
-    brim_table_number(&table, (double)c, 0);
-    brim_table_add(&table, class_name(e, c));
-    brim_table_number(&table, f.precision, 4);
-    brim_table_number(&table, f.recall, 4);
-    brim_table_number(&table, f.f1, 4);
-    brim_table_number(&table, (double)f.support, 0);
-  }
-  brim_text_add(out, "\n");
-  brim_table_print(&table, out);
-}
-
 static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
 {
   if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* add_scores reports that */
@@ -128,7 +110,20 @@ static void add_scores(const eval *e, brim_arena *arena, brim_text *out)
 {
   char left_out[200];
   if (e->result.confusion) {
-    add_classes(e, arena, out);
+    brim_table table = {.arena = arena, .columns = 6};
+    static const char *const head[] = {"class", "name", "precision", "recall", "f1", "support"};
+    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
+    for (int64_t c = 0; c < e->result.classes; c++) {
+      const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
+      brim_table_number(&table, (double)c, 0);
+      brim_table_add(&table, class_name(e, c));
+      brim_table_number(&table, f.precision, 4);
+      brim_table_number(&table, f.recall, 4);
+      brim_table_number(&table, f.f1, 4);
+      brim_table_number(&table, (double)f.support, 0);
+    }
+    brim_text_add(out, "\n");
+    brim_table_print(&table, out);
     add_confusion(&e->result, arena, out);
   }
   if (brim_scores_left_out(left_out, sizeof left_out, e->result.classes)[0]) brim_text_printf(out, "\n%s\n", left_out);

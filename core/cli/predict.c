@@ -25,17 +25,12 @@ typedef struct predict {
   const char *const *names; /* of the classes; NULL: none */
 } predict;
 
-static void add_head(const predict *p, brim_text *out)
+static void format_csv(const predict *p, brim_text *out)
 {
   brim_text_add(out, "file,index");
   for (int64_t k = 0; k < p->values; k++) brim_text_printf(out, ",value%" PRId64, k);
   if (p->values == 0) brim_text_printf(out, ",class,probability%s", p->names ? ",name" : "");
   brim_text_add(out, "\n");
-}
-
-static void format_csv(const predict *p, brim_text *out)
-{
-  add_head(p, out);
   for (size_t f = 0; f < p->file_count; f++)
     for (int64_t i = 0; i < p->file[f].count; i++) {
       const brim_prediction *r = &p->file[f].prediction[i];

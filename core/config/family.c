@@ -108,15 +108,6 @@ static bool check_file(brim_composition *c, const brim_yaml *file)
   return c->problems.count == problems;
 }
 
-static void report_families(brim_composition *c)
-{
-  const char **option, *list = "";
-  const size_t count = brim_compose_options(c, "family", &option);
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(option[i], "common") != 0) list = brim_arena_printf(c->arena, "%s %s", list, option[i]);
-  brim_problem_hint(&c->problems, "it knows:%s", list);
-}
-
 /* Finds the files of the family that config.json names. */
 static bool find_family(family *f, const char *path)
 {
@@ -131,7 +122,11 @@ static bool find_family(family *f, const char *path)
   const char *own = strpbrk(f->type, "./") ? NULL : brim_compose_option_file(c, "family", f->type);
   if (!own || !common || strcmp(f->type, "common") == 0) {
     brim_problem_at(&c->problems, &type->origin, "brim does not know models of the type '%s'", f->type);
-    report_families(c);
+    const char **option, *list = "";
+    const size_t count = brim_compose_options(c, "family", &option);
+    for (size_t i = 0; i < count; i++)
+      if (strcmp(option[i], "common") != 0) list = brim_arena_printf(c->arena, "%s %s", list, option[i]);
+    brim_problem_hint(&c->problems, "it knows:%s", list);
     return false;
   }
   f->part[0] = brim_compose_source(c, common);

@@ -323,46 +323,41 @@ static void put_unknown(const reading *r)
   }
 }
 
-static brim_status read_all(const reading *r)
+brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_yaml **out)
 {
-  const char *architecture = brim_gguf_architecture(r->file);
+  reading r = {.arena = arena, .file = file};
+  r.out = brim_yaml_map(arena, (brim_yaml_origin){.file = brim_arena_string(arena, brim_gguf_path(file))});
+  *out = r.out;
+  const char *architecture = brim_gguf_architecture(r.file);
   size_t m = 0;
   while (brim_gguf_models[m].architecture && strcmp(brim_gguf_models[m].architecture, architecture) != 0) m++;
   if (!brim_gguf_models[m].architecture) {
     const char *known = "";
     for (m = 0; brim_gguf_models[m].architecture; m++)
       if (m == 0 || !strstr(known, brim_gguf_models[m].architecture))
-        known = brim_arena_printf(r->arena, "%s%s%s", known, m ? ", " : "", brim_gguf_models[m].architecture);
+        known = brim_arena_printf(r.arena, "%s%s%s", known, m ? ", " : "", brim_gguf_models[m].architecture);
     return brim_fail(BRIM_ELOAD, "'%s': brim does not know the general.architecture '%.100s'\nit knows: %s",
-                     brim_gguf_path(r->file), architecture, known);
+                     brim_gguf_path(r.file), architecture, known);
   }
-  brim_yaml *classes = brim_yaml_list(r->arena, origin_of(r, "general.architecture"));
-  brim_yaml_append(r->arena, classes, brim_yaml_scalar(r->arena, brim_gguf_models[m].class_name, classes->origin));
-  brim_yaml_set(r->arena, r->out, "architectures", classes);
-  put(r, r->out, "model_type", brim_gguf_models[m].model_type, true, "general.architecture");
+  brim_yaml *classes = brim_yaml_list(r.arena, origin_of(&r, "general.architecture"));
+  brim_yaml_append(r.arena, classes, brim_yaml_scalar(r.arena, brim_gguf_models[m].class_name, classes->origin));
+  brim_yaml_set(r.arena, r.out, "architectures", classes);
+  put(&r, r.out, "model_type", brim_gguf_models[m].model_type, true, "general.architecture");
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {
-    const brim_gguf_value *v = brim_gguf_find_own(r->file, brim_gguf_rows[i].key);
-    if (v) put_value(r, r->out, brim_gguf_rows[i].config, v);
+    const brim_gguf_value *v = brim_gguf_find_own(r.file, brim_gguf_rows[i].key);
+    if (v) put_value(&r, r.out, brim_gguf_rows[i].config, v);
   }
-  put_sizes(r);
-  put_kv_heads(r);
-  put_switches(r);
-  BRIM_TRY(put_scaling(r));
+  put_sizes(&r);
+  put_kv_heads(&r);
+  put_switches(&r);
+  BRIM_TRY(put_scaling(&r));
   for (size_t i = 0; i < sizeof token_rows / sizeof token_rows[0]; i++) {
-    const brim_gguf_value *v = brim_gguf_find(r->file, token_rows[i].key);
-    if (v) put_value(r, r->out, token_rows[i].config, v);
+    const brim_gguf_value *v = brim_gguf_find(r.file, token_rows[i].key);
+    if (v) put_value(&r, r.out, token_rows[i].config, v);
   }
-  put(r, r->out, "torch_dtype", "float32", true, "general.architecture");
-  put_unknown(r);
+  put(&r, r.out, "torch_dtype", "float32", true, "general.architecture");
+  put_unknown(&r);
   return BRIM_OK;
-}
-
-brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_yaml **out)
-{
-  reading r = {.arena = arena, .file = file};
-  r.out = brim_yaml_map(arena, (brim_yaml_origin){.file = brim_arena_string(arena, brim_gguf_path(file))});
-  *out = r.out;
-  return read_all(&r);
 }
 
 /* Copies origins and texts, because the tree outlives the file. */

@@ -121,15 +121,6 @@ static brim_yaml *find_value(job *j, const char *path, bool *failed)
   return node;
 }
 
-static brim_yaml *no_such_key(const job *j, const char *reference, const char *path)
-{
-  const brim_alias *alias = brim_alias_find(path);
-  const char *meant = alias ? alias->now : j->schema ? brim_schema_suggest(j->schema, path) : NULL;
-  fail(j, "refers to ${%s}, and there is no key '%s'", reference, path);
-  if (meant) brim_problem_hint(&j->c->problems, "did you mean '${%s}'?", meant);
-  return NULL;
-}
-
 /* Returns the name of a group's option, for ${group}. */
 static brim_yaml *option_of(const job *j, const char *group)
 {
@@ -150,7 +141,13 @@ static brim_yaml *refer(job *j, const char *text)
   bool failed = false;
   const brim_yaml *found = find_value(j, path, &failed);
   if (failed || (!found && brim_compose_is_broken(j->c, path))) return NULL;
-  if (!found) return no_such_key(j, reference, path);
+  if (!found) {
+    const brim_alias *alias = brim_alias_find(path);
+    const char *meant = alias ? alias->now : j->schema ? brim_schema_suggest(j->schema, path) : NULL;
+    fail(j, "refers to ${%s}, and there is no key '%s'", reference, path);
+    if (meant) brim_problem_hint(&j->c->problems, "did you mean '${%s}'?", meant);
+    return NULL;
+  }
   return spend(j, found) ? brim_yaml_clone(j->c->arena, found) : NULL;
 }
 

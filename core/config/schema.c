@@ -140,12 +140,6 @@ void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_pro
 
 /* ---- did you mean ---- */
 
-static bool same_parent(const char *a, const char *b)
-{
-  const size_t n = (size_t)(brim_yaml_leaf(a) - a), m = (size_t)(brim_yaml_leaf(b) - b);
-  return n == m && strncmp(a, b, n) == 0;
-}
-
 /* Whether `shorter` consists of the first letters of the words in `name` ("lr" of "learning_rate"). */
 static bool are_initials(const char *shorter, const char *name)
 {
@@ -162,7 +156,8 @@ static bool are_initials(const char *shorter, const char *name)
 static int distance(const char *written, const char *known)
 {
   const char *a = brim_yaml_leaf(written), *b = brim_yaml_leaf(known);
-  const bool siblings = same_parent(written, known);
+  const size_t n = (size_t)(a - written), m = (size_t)(b - known);
+  const bool siblings = n == m && strncmp(written, known, n) == 0;
   const size_t length = strlen(a);
   const int near = brim_typo_distance(a, b);
   if (near != INT_MAX && (siblings || near == 0 || a == written)) return siblings ? near : near + 3;

@@ -315,16 +315,6 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
   return r;
 }
 
-static brim_status begin_clients(brim_federation *f)
-{
-  for (int64_t i = 0; i < f->clients; i++) {
-    f->client[i] = begin_client(f, i);
-    f->order[i] = i;
-  }
-  qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
-  return f->setup->settings->federate.train ? brim_federation_weigh(f) : BRIM_OK;
-}
-
 /* A run without a folder keeps client states in an unlinked file. */
 static brim_status begin_states(brim_federation *f)
 {
@@ -339,7 +329,12 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(f->async ? brim_async_select(f) : select_clients(f, clock));
-  BRIM_TRY(begin_clients(f));
+  for (int64_t i = 0; i < f->clients; i++) {
+    f->client[i] = begin_client(f, i);
+    f->order[i] = i;
+  }
+  qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
+  if (f->setup->settings->federate.train) BRIM_TRY(brim_federation_weigh(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   BRIM_TRY(brim_async_begin(f));
   (f->edges ? brim_edges_distribute : brim_federation_distribute)(f);

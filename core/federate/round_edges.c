@@ -245,13 +245,6 @@ static double count_weight(const brim_federation *f)
   return weight;
 }
 
-static void leave_out(brim_federation *f, int64_t edge)
-{
-  for (int64_t i = 0; i < f->turns; i++) f->client[f->turn[i]].arrived = false;
-  brim_log(BRIM_LOG_WARN, "round %lld: edge %lld has diverged; its clients' updates are left out",
-           (long long)f->round + 1, (long long)edge);
-}
-
 /* Between the rounds of an edge: marks the clients that take part in its next round as not done. */
 static void go_on(brim_federation *f)
 {
@@ -275,7 +268,9 @@ static brim_status train_edge(brim_federation *f, int64_t edge, brim_client_resu
   if (!(p.weight > 0)) return BRIM_OK;
   BRIM_TRY(for_each_parameter(&p, check_change));
   if (!p.has_diverged) return for_each_parameter(&p, add_change);
-  leave_out(f, edge);
+  for (int64_t i = 0; i < f->turns; i++) f->client[f->turn[i]].arrived = false;
+  brim_log(BRIM_LOG_WARN, "round %lld: edge %lld has diverged; its clients' updates are left out",
+           (long long)f->round + 1, (long long)edge);
   return BRIM_OK;
 }
 

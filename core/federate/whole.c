@@ -43,15 +43,6 @@ static brim_status check_disk(const brim_whole *w, const char *folder)
                    (long long)w->plan.values, folder, brim_format_bytes(room, sizeof room, left));
 }
 
-static brim_status open_file(brim_whole *w, const char *folder, int32_t rank)
-{
-  char name[64];
-  snprintf(name, sizeof name, "updates.%d.tmp", (int)rank);
-  BRIM_TRY(brim_path_join(w->path, folder, name));
-  BRIM_TRY(check_disk(w, folder));
-  return brim_file_create_unnamed(w->path, w->plan.file_bytes, &w->fd);
-}
-
 static brim_status open_whole(brim_whole *w, const char *folder, int32_t rank)
 {
   const brim_updates_plan *p = &w->plan;
@@ -63,7 +54,11 @@ static brim_status open_whole(brim_whole *w, const char *folder, int32_t rank)
   if (!w->block || !w->update || !w->read || !w->out || !w->scratch)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the updates of %lld clients", (long long)p->rows);
   for (int64_t k = 0; k < p->rows; k++) w->update[k] = w->block + k * p->block;
-  return open_file(w, folder, rank);
+  char name[64];
+  snprintf(name, sizeof name, "updates.%d.tmp", (int)rank);
+  BRIM_TRY(brim_path_join(w->path, folder, name));
+  BRIM_TRY(check_disk(w, folder));
+  return brim_file_create_unnamed(w->path, w->plan.file_bytes, &w->fd);
 }
 
 brim_status brim_whole_open(const brim_updates_plan *plan, const char *folder, int32_t rank, brim_whole **out)

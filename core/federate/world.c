@@ -109,16 +109,6 @@ static brim_status measure_model(brim_fleet *f)
   return status;
 }
 
-static void make_speeds(brim_fleet *f)
-{
-  const double full_turn = 6.283185307179586;
-  for (int64_t k = 0; k < f->clients; k++) {
-    const brim_philox r = draw(f, SPEED, k, 0);
-    const double normal = sqrt(-2 * log(uniform(r.v[0]))) * cos(full_turn * uniform(r.v[1]));
-    f->gflops[k] = (float)(f->world->gflops * exp(f->world->speed_sigma * normal));
-  }
-}
-
 static void begin_channels(brim_fleet *f)
 {
   const double least = f->world->channel_least;
@@ -141,7 +131,12 @@ static brim_status open_fleet(brim_fleet *f)
   if (f->world->availability == BRIM_AVAILABILITY_TRACE)
     BRIM_TRY(brim_trace_read_times(f->world->trace, f->clients, &f->times));
   if (f->world->devices[0]) return brim_trace_read_devices(f->world->devices, f->clients, f->gflops, &f->mbit);
-  make_speeds(f);
+  const double full_turn = 6.283185307179586;
+  for (int64_t k = 0; k < f->clients; k++) {
+    const brim_philox r = draw(f, SPEED, k, 0);
+    const double normal = sqrt(-2 * log(uniform(r.v[0]))) * cos(full_turn * uniform(r.v[1]));
+    f->gflops[k] = (float)(f->world->gflops * exp(f->world->speed_sigma * normal));
+  }
   return BRIM_OK;
 }
 

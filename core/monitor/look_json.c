@@ -222,13 +222,6 @@ static json_t *points_json(const float *value, size_t count)
   return out;
 }
 
-static json_t *places_json(const size_t *place, size_t count)
-{
-  json_t *out = json_array();
-  for (size_t i = 0; i < count; i++) json_array_append_new(out, json_integer((json_int_t)place[i]));
-  return out;
-}
-
 static json_t *text_json(const char *text)
 {
   if (!text || !text[0]) return json_null();
@@ -263,8 +256,12 @@ static json_t *member_json(const row *r, const void *from)
     const size_t index = *(const size_t *)(const void *)at;
     return index == BRIM_LOOK_NONE ? json_null() : json_integer((json_int_t)index);
   }
-  case PLACES:
-    return places_json(*(const size_t *const *)(const void *)at, count);
+  case PLACES: {
+    json_t *out = json_array();
+    for (size_t i = 0; i < count; i++)
+      json_array_append_new(out, json_integer((json_int_t)(*(const size_t *const *)(const void *)at)[i]));
+    return out;
+  }
   case POINTS:
     return points_json(*(const float *const *)(const void *)at, count);
   case LIST:

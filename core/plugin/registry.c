@@ -269,15 +269,6 @@ brim_status brim_registry_scan(brim_registry *registry, const char *folder)
   return BRIM_OK;
 }
 
-static void add_configs(brim_registry *r, const char *folder)
-{
-  if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
-    r->configs[r->configs_count++] = folder;
-  else
-    brim_log(BRIM_LOG_WARN, "ignoring configurations in %s: there are more than %d such folders", folder,
-             BRIM_REGISTRY_CONFIGS_MAX);
-}
-
 /* Adds a file, a folder of plugins, or a folder in the layout of an installation. */
 static brim_status add_path(brim_registry *r, const char *path)
 {
@@ -287,7 +278,13 @@ static brim_status add_path(brim_registry *r, const char *path)
   const char *plugins = brim_arena_printf(&r->arena, "%s%s%s", path, slash, BRIM_INSTALL_PLUGINS);
   const char *configs = brim_arena_printf(&r->arena, "%s%s%s", path, slash, BRIM_INSTALL_CONFIGS);
   if (!brim_is_folder(plugins)) return brim_registry_scan(r, path);
-  if (brim_is_folder(configs)) add_configs(r, configs);
+  if (brim_is_folder(configs)) {
+    if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
+      r->configs[r->configs_count++] = configs;
+    else
+      brim_log(BRIM_LOG_WARN, "ignoring configurations in %s: there are more than %d such folders", configs,
+               BRIM_REGISTRY_CONFIGS_MAX);
+  }
   return brim_registry_scan(r, plugins);
 }
 

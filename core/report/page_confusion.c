@@ -21,16 +21,6 @@ static int shade_of(const brim_confusion *c, size_t label, size_t answer)
 
 /* ---- a table of numbers ---- */
 
-static void add_number(const brim_confusion *c, size_t label, size_t answer, brim_text *out)
-{
-  const int shade = shade_of(c, label, answer);
-  if (shade == 0)
-    brim_text_add(out, "<td></td>");
-  else
-    brim_text_printf(out, "<td class=\"%s%d\">%.0f</td>", label == answer ? "right" : "wrong", shade,
-                     c->count[label * c->classes + answer]);
-}
-
 static void add_name(const char *name, const char *scope, brim_text *out)
 {
   brim_text_printf(out, "<th scope=\"%s\"><span>", scope);
@@ -46,7 +36,14 @@ static void add_numbers(const brim_confusion *c, brim_text *out)
   for (size_t i = 0; i < c->classes; i++) {
     brim_text_add(out, "<tr>");
     add_name(c->name[i], "row", out);
-    for (size_t k = 0; k < c->classes; k++) add_number(c, i, k, out);
+    for (size_t k = 0; k < c->classes; k++) {
+      const int shade = shade_of(c, i, k);
+      if (shade == 0)
+        brim_text_add(out, "<td></td>");
+      else
+        brim_text_printf(out, "<td class=\"%s%d\">%.0f</td>", i == k ? "right" : "wrong", shade,
+                         c->count[i * c->classes + k]);
+    }
     brim_text_add(out, "</tr>\n");
   }
   brim_text_add(out, "</table></div>\n");

@@ -19,12 +19,6 @@
 
 /* ---- runs ---- */
 
-static void add_run(brim_comparison *c, brim_compared run)
-{
-  BRIM_ARENA_GROW(&c->arena, c->run, c->count, c->room);
-  c->run[c->count++] = run;
-}
-
 void brim_compare_summarize(brim_compared *run)
 {
   const brim_series *split = run->metrics.split, *train = &split[BRIM_PART_TRAIN];
@@ -57,7 +51,8 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch, &run.by_evaluation);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
     return brim_fail(BRIM_ECONFIG, "cannot compare more than %d runs", BRIM_COMPARE_RUNS_MAX);
-  add_run(c, run);
+  BRIM_ARENA_GROW(&c->arena, c->run, c->count, c->room);
+  c->run[c->count++] = run;
   return BRIM_OK;
 }
 

@@ -147,19 +147,14 @@ static brim_status play_twice(brim_check *c, const brim_config_choice *choice, b
   return BRIM_OK;
 }
 
-static brim_status configure(brim_check *c, const char *further, brim_config **out)
-{
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "aggregator="];
-  const char *word[] = {own, "total_clients=100", "server_optimizer=sgd", "method=random", further};
-  snprintf(own, sizeof own, "aggregator=%s", c->plugin->id);
-  return brim_check_config(c, word, further ? 5 : 4, out);
-}
-
 static brim_status ask_all(brim_check *c, const char *further, bool *refused)
 {
   brim_config *config = NULL;
   brim_aggregation *a = NULL;
-  brim_status status = configure(c, further, &config);
+  char own[BRIM_PLUGIN_ID_MAX + sizeof "aggregator="];
+  const char *word[] = {own, "total_clients=100", "server_optimizer=sgd", "method=random", further};
+  snprintf(own, sizeof own, "aggregator=%s", c->plugin->id);
+  brim_status status = brim_check_config(c, word, further ? 5 : 4, &config);
   *refused = status != BRIM_OK;
   if (status == BRIM_OK) status = brim_aggregation_open(brim_config_aggregator(config), &a);
   if (status == BRIM_OK) status = play_twice(c, brim_config_aggregator(config), a);

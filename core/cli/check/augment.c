@@ -20,14 +20,6 @@ static const brim_shape images[] = {{3, {1, 28, 28}}, {3, {3, 32, 32}}, {3, {3, 
 #define IMAGES (sizeof images / sizeof images[0])
 #define OTHERS (sizeof others / sizeof others[0])
 
-static brim_status configure(brim_check *c, const char *further, brim_config **out)
-{
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "augmentation=[]"];
-  const char *word[] = {own, "model=mlp", "dataset=synthetic", "policy=[]", further};
-  snprintf(own, sizeof own, "augmentation=[%s]", c->plugin->id);
-  return brim_check_config(c, word, further ? 5 : 4, out);
-}
-
 /* Memory with guards around it. */
 typedef struct guarded {
   uint8_t *at;
@@ -162,7 +154,10 @@ static brim_status try_all(brim_check *c, const char *further, bool *refused)
   char group[BRIM_PLUGIN_ID_MAX + sizeof "augmentation."];
   brim_config *config = NULL;
   const brim_augment_ops *ops = c->plugin->ops;
-  brim_status status = configure(c, further, &config);
+  char own[BRIM_PLUGIN_ID_MAX + sizeof "augmentation=[]"];
+  const char *word[] = {own, "model=mlp", "dataset=synthetic", "policy=[]", further};
+  snprintf(own, sizeof own, "augmentation=[%s]", c->plugin->id);
+  brim_status status = brim_check_config(c, word, further ? 5 : 4, &config);
   *refused = status != BRIM_OK;
   if (status != BRIM_OK) return status;
   snprintf(group, sizeof group, "augmentation.%s", c->plugin->id);

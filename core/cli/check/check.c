@@ -343,16 +343,6 @@ static const char *wrong_words(const checking *c)
   return wrong;
 }
 
-static void print_text(const char *text)
-{
-  for (const char *s = text; *s; s++)
-    if (*s == '\n')
-      fputs("\n             ", stdout);
-    else
-      putchar(*s);
-  putchar('\n');
-}
-
 static void print_words(const checking *c)
 {
   const int failed = count_of(c, BRIM_FOUND_FAILED), warnings = count_of(c, BRIM_FOUND_WARNING);
@@ -361,7 +351,12 @@ static void print_words(const checking *c)
     if (!plugin || strcmp(plugin, r->plugin) != 0) puts(r->plugin[0] ? r->plugin : c->file);
     plugin = r->plugin;
     printf("  %-8s %s: ", r->finding == BRIM_FOUND_FAILED ? "FAILED" : brim_finding_names[r->finding].shown, r->check);
-    print_text(r->text);
+    for (const char *s = r->text; *s; s++)
+      if (*s == '\n')
+        fputs("\n             ", stdout);
+      else
+        putchar(*s);
+    putchar('\n');
   }
   if (!c->loaded)
     puts("brim would not load it");

@@ -35,15 +35,6 @@ static const struct {
              {"real numbers", "dataset.task=values", "model=mlp", BRIM_TASK_VALUES, false}};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-static brim_status configure(brim_check *c, size_t kind, const char *further, brim_config **out)
-{
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "loss="];
-  const char *word[] = {
-      own, kinds[kind].word, kinds[kind].model, "dataset=synthetic", "policy=[]", "backend=reference", further};
-  snprintf(own, sizeof own, "loss=%s", c->plugin->id);
-  return brim_check_config(c, word, further ? 7 : 6, out);
-}
-
 /* ---- a graph whose outputs are parameters ---- */
 
 static brim_status build_outputs(const void *self, brim_graph *g)
@@ -94,12 +85,6 @@ static brim_status open_trial(const brim_check *c, const brim_drive *drive, size
   BRIM_TRY(brim_exec_open(t->plan, 0, &t->exec));
   t->train = &t->plan->program[0];
   return BRIM_OK;
-}
-
-static void close_trial(trial *t)
-{
-  brim_exec_close(t->exec);
-  brim_plan_free(t->plan);
 }
 
 static double drawn(uint32_t draw, uint32_t i)
@@ -202,7 +187,8 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
                          kinds[kind].name, (long long)batches[b], (long long)batches[b - 1]);
     if (status == BRIM_OK) nodes = t.train->graph->node_count;
     if (status == BRIM_OK && measured) status = measure(&t);
-    close_trial(&t);
+    brim_exec_close(t.exec);
+    brim_plan_free(t.plan);
     BRIM_TRY(status);
   }
   return BRIM_OK;
@@ -213,7 +199,11 @@ static brim_status try_kind(brim_check *c, size_t kind, const char *further, boo
 {
   brim_config *config = NULL;
   brim_drive *drive = NULL;
-  brim_status status = configure(c, kind, further, &config);
+  char own[BRIM_PLUGIN_ID_MAX + sizeof "loss="];
+  const char *word[] = {
+      own, kinds[kind].word, kinds[kind].model, "dataset=synthetic", "policy=[]", "backend=reference", further};
+  snprintf(own, sizeof own, "loss=%s", c->plugin->id);
+  brim_status status = brim_check_config(c, word, further ? 7 : 6, &config);
   if (status == BRIM_OK) status = brim_drive_open(config, &(brim_setup_options){0}, &drive);
   *refused = status != BRIM_OK;
   if (status == BRIM_OK) status = try_batches(c, drive, kind, measured);

@@ -79,14 +79,6 @@ typedef struct tried {
   bool differ;       /* other kinds were rejected for a different reason */
 } tried;
 
-static void add_refused(tried *t, const char *name)
-{
-  const char *text = brim_error_text();
-  if (t->refused.length == 0) snprintf(t->reason, sizeof t->reason, "%.*s", (int)sizeof t->reason - 1, text);
-  t->differ = t->differ || strncmp(t->reason, text, strlen(t->reason)) != 0;
-  brim_text_printf(&t->refused, "\n%s: %s", name, text);
-}
-
 /* Whether the model is at fault, independent of the kinds of samples that it accepts. */
 static bool is_own_fault(brim_status status)
 {
@@ -108,7 +100,10 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
       return brim_check_say(c, BRIM_FOUND_FAILED, "%s: micro-batches of %lld cannot be planned: %s", samples[i].name,
                             (long long)batches[b], brim_error_text());
     if (status != BRIM_OK) {
-      add_refused(t, samples[i].name);
+      const char *text = brim_error_text();
+      if (t->refused.length == 0) snprintf(t->reason, sizeof t->reason, "%.*s", (int)sizeof t->reason - 1, text);
+      t->differ = t->differ || strncmp(t->reason, text, strlen(t->reason)) != 0;
+      brim_text_printf(&t->refused, "\n%s: %s", samples[i].name, text);
       return BRIM_FOUND_OK;
     }
     if (!same)

@@ -121,27 +121,23 @@ static brim_status check_finite(const updated *u, const brim_tensor *of, int ste
   return status;
 }
 
-static brim_status update_once(const brim_check *c, const updated *u, int step)
-{
-  const brim_graph *g = u->update->graph;
-  const brim_setup *s = u->drive->setup;
-  brim_step now = {.step = (uint64_t)step, .gradient_scale = 1};
-  for (size_t i = 0; i < g->parameter_count; i++) {
-    const brim_parameter *p = &g->parameter[i];
-    if (step == 0) BRIM_TRY(write_drawn(u, p->value, 0, 1));
-    if (p->gradient) BRIM_TRY(write_drawn(u, p->gradient, 1 + (uint32_t)step, GRADIENT));
-  }
-  BRIM_TRY(brim_optimizer_fill(c->plugin, s->optimizer_params, 1, &now));
-  BRIM_TRY(brim_exec_run(u->exec, u->update, &now, NULL));
-  for (size_t i = 0; i < g->parameter_count; i++) BRIM_TRY(check_finite(u, g->parameter[i].value, step));
-  for (size_t i = 0; i < g->state_count; i++) BRIM_TRY(check_finite(u, g->state[i].tensor, step));
-  return BRIM_OK;
-}
-
 static brim_status update_all(const brim_check *c, const brim_config *config, updated *u)
 {
   BRIM_TRY(open_updated(config, u));
-  for (int step = 0; step < UPDATES; step++) BRIM_TRY(update_once(c, u, step));
+  for (int step = 0; step < UPDATES; step++) {
+    const brim_graph *g = u->update->graph;
+    const brim_setup *s = u->drive->setup;
+    brim_step now = {.step = (uint64_t)step, .gradient_scale = 1};
+    for (size_t i = 0; i < g->parameter_count; i++) {
+      const brim_parameter *p = &g->parameter[i];
+      if (step == 0) BRIM_TRY(write_drawn(u, p->value, 0, 1));
+      if (p->gradient) BRIM_TRY(write_drawn(u, p->gradient, 1 + (uint32_t)step, GRADIENT));
+    }
+    BRIM_TRY(brim_optimizer_fill(c->plugin, s->optimizer_params, 1, &now));
+    BRIM_TRY(brim_exec_run(u->exec, u->update, &now, NULL));
+    for (size_t i = 0; i < g->parameter_count; i++) BRIM_TRY(check_finite(u, g->parameter[i].value, step));
+    for (size_t i = 0; i < g->state_count; i++) BRIM_TRY(check_finite(u, g->state[i].tensor, step));
+  }
   return BRIM_OK;
 }
 
