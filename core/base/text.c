@@ -146,6 +146,17 @@ void brim_text_add_quoted(brim_text *text, const char *word)
   brim_text_add(text, "'");
 }
 
+void brim_text_add_csv(brim_text *text, const char *field)
+{
+  if (!field[strcspn(field, ",\"\r\n")]) {
+    brim_text_add(text, field);
+    return;
+  }
+  brim_text_add(text, "\"");
+  for (const char *s = field; *s; s++) brim_text_add_n(text, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
+  brim_text_add(text, "\"");
+}
+
 const char *brim_format_quoted(char *out, size_t room, const char *path)
 {
   brim_text text = {0}, word = {0};

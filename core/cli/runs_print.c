@@ -109,7 +109,7 @@ static void print_csv(const brim_runs *runs)
   brim_text out = {0};
   for (size_t c = 0; c < runs->columns; c++) {
     brim_text_add(&out, c ? "," : "");
-    brim_cli_add_csv(&out, heading(runs->key[c], true));
+    brim_text_add_csv(&out, heading(runs->key[c], true));
   }
   brim_text_add(&out, "\n");
   for (size_t i = 0; i < runs->rows; i++) {
@@ -118,7 +118,7 @@ static void print_csv(const brim_runs *runs)
       const brim_where_value value = brim_runs_value(runs, row, c);
       brim_text_add(&out, c ? "," : "");
       if (value.text)
-        brim_cli_add_csv(&out, value.text);
+        brim_text_add_csv(&out, value.text);
       else if (value.has)
         brim_text_add(&out, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, value.number, false));
     }

@@ -337,14 +337,6 @@ brim_table brim_methods_table(brim_comparison *c, const brim_method *method, siz
   return table;
 }
 
-/* Quotes a name, because names may contain commas and quotes. */
-static void add_quoted(brim_text *out, const char *s)
-{
-  brim_text_add(out, "\"");
-  for (; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-  brim_text_add(out, "\"");
-}
-
 static void add_number(brim_text *out, double value)
 {
   brim_text_add(out, ",");
@@ -357,7 +349,7 @@ void brim_methods_csv(const brim_method *method, size_t count, brim_text *out)
   for (int k = 0; k < BRIM_METHOD_SCORE; k++) brim_text_printf(out, ",%s,%s_deviation", shown[k].key, shown[k].key);
   brim_text_printf(out, ",%s\n", shown[BRIM_METHOD_SCORE].key);
   for (size_t i = 0; i < count; i++) {
-    add_quoted(out, method[i].name);
+    brim_text_add_csv(out, method[i].name);
     brim_text_printf(out, ",%zu", method[i].runs);
     for (int k = 0; k < BRIM_METHOD_SCORE; k++) {
       add_number(out, method[i].of[k].mean);
