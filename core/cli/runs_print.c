@@ -161,7 +161,7 @@ static void add_value(brim_text *out, const char *key, const brim_index *index, 
   if (!cell)
     brim_text_add(out, "null");
   else if (!text || (isfinite(cell->number) && !strchr(text, '%') && !is_text_key(key)))
-    add_number(out, cell->number);
+    brim_text_add(out, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, cell->number, false));
   else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
     brim_text_add(out, text);
   else

@@ -99,7 +99,8 @@ static brim_status choose_host(brim_dist *d)
     d->host = (party){.plugin = &brim_comm_hub, .ops = brim_comm_hub.ops};
     return BRIM_OK;
   }
-  return make_party(d, BRIM_HAS(brim_comm_ops, chosen->ops, join) ? chosen->id : "mpi", &d->host);
+  const brim_comm_ops *ops = chosen->ops;
+  return make_party(d, BRIM_HAS(brim_comm_ops, ops, join) ? chosen->id : "mpi", &d->host);
 }
 
 /* ---- joining ---- */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #define REST_BYTES 512 /* bytes of the line reserved for the fields after a text */

@@ -147,7 +147,8 @@ static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, i
   brim_text_clear(&c->text);
   const enum brim_finding finding = c->failed && kind->needs_sound
                                         ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried: an earlier check failed")
-                                        : kind->run(c);
+                                    : kind->run ? kind->run(c)
+                                                : brim_check_parameters(c, kind);
   send_line(fd, brim_finding_names[finding].sent, brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;

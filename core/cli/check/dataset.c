@@ -39,10 +39,8 @@ static void close_data(opened *o)
 
 static brim_status open_data(brim_check *c, opened *o)
 {
-  char dataset[128];
-  const char *word[] = {dataset, "model=mlp", "backend=reference", "policy=[]", "augment.flip=false"};
-  snprintf(dataset, sizeof dataset, "dataset=%s", c->plugin->id);
-  BRIM_TRY(brim_check_config(c, word, sizeof word / sizeof word[0], &o->config));
+  static const char *const word[] = {"model=mlp", "backend=reference", "policy=[]", "augment.flip=false", NULL};
+  BRIM_TRY(brim_check_config(c, word, NULL, &o->config));
   o->choice = brim_config_choice_of(o->config, "dataset");
   o->self = NULL;
   if (!o->choice->plugin->create)
