@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "brim/aggregator.h"
@@ -21,6 +21,7 @@ enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define CHECKS_MAX 10000 /* limit for availability checks, after which the round fails */
 
 struct brim_fleet {
+  brim_arena arena; /* owns all arrays but mbit */
   const brim_setup *setup;
   const brim_world_settings *world;
   const brim_network_settings *network;
@@ -120,11 +121,9 @@ static void begin_channels(brim_fleet *f)
 static brim_status open_fleet(brim_fleet *f)
 {
   const size_t clients = (size_t)f->clients;
-  f->gflops = brim_try_malloc(clients * sizeof *f->gflops);
-  f->channel = brim_try_malloc(clients * sizeof *f->channel);
-  f->seen = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, 1);
-  f->slowest = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, sizeof *f->slowest);
-  if (!f->gflops || !f->channel || !f->seen || !f->slowest)
+  const int64_t edges = f->setup->settings->federate.edges + 1;
+  if (!BRIM_ARENA_TRY(&f->arena, f->gflops, clients) || !BRIM_ARENA_TRY(&f->arena, f->channel, clients) ||
+      !BRIM_ARENA_TRY(&f->arena, f->seen, edges) || !BRIM_ARENA_TRY(&f->arena, f->slowest, edges))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a world of %zu clients", clients);
   begin_channels(f);
   BRIM_TRY(measure_model(f));
@@ -165,11 +164,8 @@ void brim_fleet_close(brim_fleet *f)
 {
   if (!f) return;
   brim_trace_release(&f->times);
-  free(f->gflops);
   free(f->mbit);
-  free(f->channel);
-  free(f->seen);
-  free(f->slowest);
+  brim_arena_release(&f->arena);
   free(f);
 }
 
