@@ -76,18 +76,6 @@ static void set_errors(const eval *e, json_t *root)
   json_object_set_new(root, "r2", brim_json_figure(r->r2));
 }
 
-static brim_status print_json(const eval *e)
-{
-  const brim_evaluation *r = &e->result;
-  json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:I}", "run", e->run, "checkpoint", e->checkpoint, "step",
-                           (json_int_t)brim_trainer_state(e->trainer)->step, "split", brim_part_names[e->part],
-                           "samples", (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
-                           (json_int_t)brim_trainer_device_bytes(e->trainer));
-  if (root && r->task == BRIM_TASK_VALUES) set_errors(e, root);
-  if (root && r->task != BRIM_TASK_VALUES) set_answers(e, root);
-  return brim_cli_print_json(root);
-}
-
 static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
 {
   if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* add_scores reports that */
@@ -184,7 +172,16 @@ static brim_status evaluate(eval *e, const brim_config *config)
   BRIM_TRY(brim_trainer_open_evaluation(e->drive, count, brim_drive_eval_batch(e->drive), false, e->checkpoint,
                                         &e->trainer));
   BRIM_TRY(brim_trainer_evaluate(e->trainer, e->part, NULL, &e->result));
-  if (e->json) return print_json(e);
+  if (e->json) {
+    const brim_evaluation *r = &e->result;
+    json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:I}", "run", e->run, "checkpoint", e->checkpoint, "step",
+                             (json_int_t)brim_trainer_state(e->trainer)->step, "split", brim_part_names[e->part],
+                             "samples", (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
+                             (json_int_t)brim_trainer_device_bytes(e->trainer));
+    if (root && r->task == BRIM_TASK_VALUES) set_errors(e, root);
+    if (root && r->task != BRIM_TASK_VALUES) set_answers(e, root);
+    return brim_cli_print_json(root);
+  }
   print_text(e);
   return BRIM_OK;
 }

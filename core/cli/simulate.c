@@ -276,24 +276,6 @@ static brim_status open_real_plans(command *c, const brim_sim_shown *shown, brim
   return brim_real_plans_open(*config, out);
 }
 
-static brim_status simulate(command *c, brim_sim_shown *shown)
-{
-  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
-  brim_real_plans *real = NULL;
-  brim_status status = BRIM_OK;
-  for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
-  const double start = brim_now();
-  brim_cli_hush(c->cli, true);
-  if (status == BRIM_OK) status = open_real_plans(c, shown, &planned, &real);
-  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, real, &shown->result);
-  brim_cli_hush(c->cli, false);
-  brim_real_plans_close(real);
-  brim_config_free(planned);
-  c->simulated += brim_now() - start;
-  for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);
-  return status;
-}
-
 static const char *scenario_of(const brim_sim_shown *shown)
 {
   const char *written = "";
@@ -333,7 +315,20 @@ static brim_status simulate_one(command *c, size_t combination)
   BRIM_TRY(read_scenario(c, scenario_of(shown), &scenario));
   shown->scenario = scenario;
   c->count++;
-  return simulate(c, shown);
+  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
+  brim_real_plans *real = NULL;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
+  const double start = brim_now();
+  brim_cli_hush(c->cli, true);
+  if (status == BRIM_OK) status = open_real_plans(c, shown, &planned, &real);
+  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, real, &shown->result);
+  brim_cli_hush(c->cli, false);
+  brim_real_plans_close(real);
+  brim_config_free(planned);
+  c->simulated += brim_now() - start;
+  for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);
+  return status;
 }
 
 static void say_time(const command *c)

@@ -92,19 +92,6 @@ static void add_row(brim_table *t, const brim_sim_shown *shown, const brim_sim_j
   brim_table_number(t, c->wall_seconds > 0 ? (double)c->samples / c->wall_seconds : NAN, 0);
 }
 
-static void print_table(const brim_sim_shown *shown, size_t count, brim_text *out)
-{
-  brim_arena arena = {0};
-  brim_table table = {.arena = &arena, .columns = COLUMNS};
-  bool brief = true;
-  for (size_t i = 0; i < count; i++) brief = brief && is_short(&shown[i].result);
-  for (size_t i = 0; i < COLUMNS; i++) brim_table_add(&table, heads[i]);
-  for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k], brief);
-  brim_table_print(&table, out);
-  brim_arena_release(&arena);
-}
-
 /* For several simulations, prints the errors, which the timeline of a single one would show. */
 static void print_failures(const brim_sim_shown *shown, brim_text *out)
 {
@@ -136,7 +123,15 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
     print_timeline(&shown->result, out);
     brim_text_add(out, "\n");
   }
-  print_table(shown, count, out);
+  brim_arena arena = {0};
+  brim_table table = {.arena = &arena, .columns = COLUMNS};
+  bool brief = true;
+  for (size_t i = 0; i < count; i++) brief = brief && is_short(&shown[i].result);
+  for (size_t i = 0; i < COLUMNS; i++) brim_table_add(&table, heads[i]);
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k], brief);
+  brim_table_print(&table, out);
+  brim_arena_release(&arena);
   for (size_t i = 0; i < count && count > 1; i++) print_failures(&shown[i], out);
   for (size_t i = 0; i < count; i++) print_others(&shown[i], out);
 }

@@ -485,17 +485,6 @@ static brim_status count_parts(reader *in, const json_t *root, const brim_look *
   return BRIM_OK;
 }
 
-static brim_status read_parts(reader *in, const json_t *root, void *list[PARTS])
-{
-  for (int i = 0; i < PARTS; i++) {
-    size_t count = 0;
-    const json_t *value = json_object_get(root, parts[i].key);
-    snprintf(in->path, sizeof in->path, "%s", parts[i].key);
-    if (value) BRIM_TRY(read_list(in, value, &parts[i].of, &count, &list[i]));
-  }
-  return BRIM_OK;
-}
-
 brim_status brim_look_add_json(const json_t *root, brim_look *look)
 {
   reader in = {.arena = &look->arena};
@@ -503,7 +492,12 @@ brim_status brim_look_add_json(const json_t *root, brim_look *look)
   size_t advices = 0;
   BRIM_TRY(check_version(root));
   BRIM_TRY(count_parts(&in, root, look));
-  BRIM_TRY(read_parts(&in, root, list));
+  for (int i = 0; i < PARTS; i++) {
+    size_t count = 0;
+    const json_t *value = json_object_get(root, parts[i].key);
+    snprintf(in.path, sizeof in.path, "%s", parts[i].key);
+    if (value) BRIM_TRY(read_list(&in, value, &parts[i].of, &count, &list[i]));
+  }
   snprintf(in.path, sizeof in.path, "advice");
   if (json_object_get(root, "advice"))
     BRIM_TRY(read_list(&in, json_object_get(root, "advice"), &advice_table, &advices, &advice));

@@ -288,17 +288,6 @@ static brim_status add_path(brim_registry *r, const char *path)
   return brim_registry_scan(r, plugins);
 }
 
-static void add_environment(brim_registry *r)
-{
-  const char *list = getenv("BRIM_PLUGIN_PATH");
-  while (list && *list) {
-    const size_t length = strcspn(list, ":");
-    if (length > 0 && add_path(r, brim_arena_string_n(&r->arena, list, length)) != BRIM_OK)
-      brim_log(BRIM_LOG_WARN, "BRIM_PLUGIN_PATH: %s", brim_error_text());
-    list += length + (list[length] == ':');
-  }
-}
-
 brim_status brim_registry_open(const brim_plugin *const *own, const char *const *paths, size_t count,
                                brim_registry **out)
 {
@@ -309,7 +298,13 @@ brim_status brim_registry_open(const brim_plugin *const *own, const char *const 
       brim_registry_free(r);
       return BRIM_ELOAD;
     }
-  add_environment(r);
+  const char *list = getenv("BRIM_PLUGIN_PATH");
+  while (list && *list) {
+    const size_t length = strcspn(list, ":");
+    if (length > 0 && add_path(r, brim_arena_string_n(&r->arena, list, length)) != BRIM_OK)
+      brim_log(BRIM_LOG_WARN, "BRIM_PLUGIN_PATH: %s", brim_error_text());
+    list += length + (list[length] == ':');
+  }
   char installed[PATH_MAX];
   if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_PLUGINS) &&
       brim_registry_scan(r, installed) != BRIM_OK)

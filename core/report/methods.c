@@ -88,17 +88,6 @@ static void measure_participation(const brim_page_clients *c, double *figure)
   brim_tally_release(&times);
 }
 
-static void measure_clients(const brim_compared *run, double *figure)
-{
-  brim_comparison own = {0}; /* with an arena that ends with this run */
-  brim_page_run page = {.all = &own, .run = run};
-  const brim_page_clients *c = brim_page_read_clients(&page);
-  if (c->rounds) measure_participation(c, figure);
-  if (c->rounds) figure[BRIM_METHOD_COVERAGE] = c->coverage;
-  brim_page_release(&page);
-  brim_compare_release(&own);
-}
-
 static void measure(const brim_compared *run, double *figure)
 {
   const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN];
@@ -120,7 +109,13 @@ static void measure(const brim_compared *run, double *figure)
   figure[BRIM_METHOD_SELECTING] = sum_of(train, "selection_seconds");
   figure[BRIM_METHOD_CLIENT_VARIANCE] = run->summary.client_accuracy_variance;
   figure[BRIM_METHOD_CLIENT_GINI] = run->summary.client_accuracy_gini;
-  measure_clients(run, figure);
+  brim_comparison own = {0}; /* with an arena that ends with this run */
+  brim_page_run page = {.all = &own, .run = run};
+  const brim_page_clients *c = brim_page_read_clients(&page);
+  if (c->rounds) measure_participation(c, figure);
+  if (c->rounds) figure[BRIM_METHOD_COVERAGE] = c->coverage;
+  brim_page_release(&page);
+  brim_compare_release(&own);
 }
 
 /* ---- methods ---- */

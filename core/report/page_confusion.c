@@ -83,17 +83,6 @@ static void add_label(const char *name, double x, double y, const char *turn, br
   brim_text_add(out, name[n] ? "…</text>\n" : "</text>\n");
 }
 
-static void add_labels(const brim_confusion *c, double cell, double room, brim_text *out)
-{
-  char turn[96];
-  for (size_t i = 0; i < c->classes; i++) {
-    const double middle = room + cell * ((double)i + 0.5), base = middle + 0.32 * cell;
-    add_label(c->name[i], room - 4, base, " text-anchor=\"end\"", out);
-    snprintf(turn, sizeof turn, " transform=\"rotate(-90 %.1f %.1f)\"", base, room - 4);
-    add_label(c->name[i], base, room - 4, turn, out);
-  }
-}
-
 static void add_map(const brim_confusion *c, brim_text *out)
 {
   const double cell = c->classes <= 50 ? 14 : c->classes <= 100 ? 10 : 7;
@@ -105,7 +94,13 @@ static void add_map(const brim_confusion *c, brim_text *out)
                    "<div class=\"wide\"><svg class=\"map\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
                    "font-size=\"%.1f\" role=\"img\" aria-label=\"confusion matrix\">\n",
                    size, size, size, size, 0.9 * cell);
-  add_labels(c, cell, room, out);
+  char turn[96];
+  for (size_t i = 0; i < c->classes; i++) {
+    const double middle = room + cell * ((double)i + 0.5), base = middle + 0.32 * cell;
+    add_label(c->name[i], room - 4, base, " text-anchor=\"end\"", out);
+    snprintf(turn, sizeof turn, " transform=\"rotate(-90 %.1f %.1f)\"", base, room - 4);
+    add_label(c->name[i], base, room - 4, turn, out);
+  }
   brim_text_printf(out, "<g transform=\"translate(%.1f %.1f) scale(%.0f)\">\n", room, room, cell);
   brim_text_printf(out, "<path class=\"ground\" d=\"M0 0h%zuv%zuh-%zuz\"/>\n", c->classes, c->classes, c->classes);
   for (int shade = 1; shade <= BRIM_PAGE_SHADES; shade++) {

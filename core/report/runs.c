@@ -141,18 +141,6 @@ static bool is_numbered(const char *name)
   return strspn(name, "0123456789") == strlen(name);
 }
 
-static void name_runs(brim_comparison *c)
-{
-  enum { PARTS_MAX = 4 };
-  int parts = 1;
-  while (parts < PARTS_MAX && !are_unique(c, parts)) parts++;
-  for (size_t i = 0; i < c->count; i++) {
-    const char *name = end_of_path(c->run[i].dir, parts);
-    if (is_numbered(name)) name = end_of_path(c->run[i].dir, parts + 1);
-    c->run[i].name = parts < PARTS_MAX ? name : c->run[i].dir;
-  }
-}
-
 /* ---- configurations ---- */
 
 void brim_compare_add_value(const brim_yaml *node, brim_text *out)
@@ -268,7 +256,14 @@ static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *
 void brim_compare_finish(brim_comparison *c)
 {
   names all = {0};
-  name_runs(c);
+  enum { PARTS_MAX = 4 };
+  int parts = 1;
+  while (parts < PARTS_MAX && !are_unique(c, parts)) parts++;
+  for (size_t i = 0; i < c->count; i++) {
+    const char *name = end_of_path(c->run[i].dir, parts);
+    if (is_numbered(name)) name = end_of_path(c->run[i].dir, parts + 1);
+    c->run[i].name = parts < PARTS_MAX ? name : c->run[i].dir;
+  }
   for (size_t i = 0; i < c->count; i++)
     if (c->run[i].config->kind == BRIM_YAML_MAP) collect_keys(c, c->run[i].config, "", 0, &all);
   c->key = BRIM_ARENA_NEW(&c->arena, const char *, all.count);

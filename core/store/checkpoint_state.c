@@ -250,18 +250,6 @@ static brim_status check_sum(const char *path, json_t *root)
   return brim_fail(BRIM_ELOAD, "'%s' is damaged: its checksum does not match its contents", path);
 }
 
-static brim_status take_digests(const char *path, const json_t *files, brim_file_digest *digest)
-{
-  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
-    const json_t *part = json_object_get(files, brim_checkpoint_part_name[i]);
-    const json_t *bytes = json_object_get(part, "bytes");
-    if (!json_is_integer(bytes) || !json_hash(json_object_get(part, "hash"), &digest[i].hash))
-      return brim_fail(BRIM_ELOAD, "'%s' is damaged: it does not describe %s", path, brim_checkpoint_part_name[i]);
-    digest[i].bytes = (uint64_t)json_integer_value(bytes);
-  }
-  return BRIM_OK;
-}
-
 static brim_status take_state(const char *path, json_t *root, brim_train_state *state, brim_file_digest *digest)
 {
   const json_t *version = json_object_get(root, "version");
@@ -274,7 +262,14 @@ static brim_status take_state(const char *path, json_t *root, brim_train_state *
     if (!(fields[i].newer && !json_object_get(root, fields[i].key)) &&
         !json_field(&fields[i], json_object_get(root, fields[i].key), state))
       return brim_fail(BRIM_ELOAD, "'%s' is damaged: '%s' is missing or of the wrong type", path, fields[i].key);
-  return take_digests(path, json_object_get(root, "files"), digest);
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
+    const json_t *part = json_object_get(json_object_get(root, "files"), brim_checkpoint_part_name[i]);
+    const json_t *bytes = json_object_get(part, "bytes");
+    if (!json_is_integer(bytes) || !json_hash(json_object_get(part, "hash"), &digest[i].hash))
+      return brim_fail(BRIM_ELOAD, "'%s' is damaged: it does not describe %s", path, brim_checkpoint_part_name[i]);
+    digest[i].bytes = (uint64_t)json_integer_value(bytes);
+  }
+  return BRIM_OK;
 }
 
 brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *state,

@@ -68,17 +68,6 @@ static const brim_dataset_info *info_of(const opened *o, size_t split)
 
 /* ---- opening ---- */
 
-static void say_splits(brim_check *c, const opened *o)
-{
-  const brim_dataset_info *train = &o->data.train;
-  brim_check_say(c, BRIM_FOUND_OK, "samples of [");
-  for (int32_t i = 0; i < train->sample.rank; i++)
-    brim_text_printf(&c->text, "%s%" PRId64, i ? "," : "", train->sample.dim[i]);
-  brim_text_add(&c->text, "]");
-  for (size_t i = 0; i < 3; i++)
-    if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
-}
-
 /* Decides whether the dataset lacks files or parameters, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
@@ -103,7 +92,13 @@ static enum brim_finding check_open(brim_check *c)
   const brim_status status = open_data(c, &o);
   if (status != BRIM_OK) return fail_open(c, &o, status);
   enum brim_finding finding = BRIM_FOUND_OK;
-  say_splits(c, &o);
+  const brim_dataset_info *train = &o.data.train;
+  brim_check_say(c, BRIM_FOUND_OK, "samples of [");
+  for (int32_t i = 0; i < train->sample.rank; i++)
+    brim_text_printf(&c->text, "%s%" PRId64, i ? "," : "", train->sample.dim[i]);
+  brim_text_add(&c->text, "]");
+  for (size_t i = 0; i < 3; i++)
+    if (info_of(&o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(&o, i)->count, splits[i]);
   if (o.data.ops->open(o.self, "no_such_split") == BRIM_OK ||
       o.data.ops->describe(o.self, "no_such_split", &info) == BRIM_OK)
     finding =

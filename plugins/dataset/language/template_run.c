@@ -617,8 +617,12 @@ static brim_status run_body(run *r, const node *n, int *jump)
 
 /* ---- the whole ---- */
 
-static brim_status bind_context(run *r, const json_t *context)
+static brim_status render(run *r, const json_t *context)
 {
+  scope *globals = NULL;
+  int jump = 0;
+  BRIM_TRY(open_scope(r, NULL, &globals));
+  r->scope = globals;
   for (int32_t i = 0; i < r->t->name_count; i++) {
     const slice name = r->t->name[i];
     value v;
@@ -631,16 +635,6 @@ static brim_status bind_context(run *r, const json_t *context)
     BRIM_TRY(value_json(r, json, &v));
     BRIM_TRY(bind(r, r->scope, i, v));
   }
-  return BRIM_OK;
-}
-
-static brim_status render(run *r, const json_t *context)
-{
-  scope *globals = NULL;
-  int jump = 0;
-  BRIM_TRY(open_scope(r, NULL, &globals));
-  r->scope = globals;
-  BRIM_TRY(bind_context(r, context));
   BRIM_TRY(open_scope(r, globals, &r->scope));
   BRIM_TRY(run_body(r, r->t->body, &jump));
   return buffer_add(&r->out, "", 1);
