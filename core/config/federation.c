@@ -283,8 +283,8 @@ static void check_local(brim_composition *c, const brim_schema *schema, const br
                                         [BRIM_LOCAL_SCAFFOLD] = "scaffold_fedprox",
                                         [BRIM_LOCAL_FEDDYN] = "fedprox (the strength of feddyn is federate.alpha)"};
   const brim_federate_settings *f = &config->settings.federate;
-  const char *where = brim_arena_printf(c->arena, "with federate.local=%s",
-                                        brim_yaml_get_path(config->root, "federate.local")->scalar);
+  const char *where =
+      brim_arena_printf(c->arena, "with federate.local=%s", brim_yaml_get_path(config->root, "federate.local")->scalar);
   if (instead[f->local] && is_set(c, schema, config, "federate.mu"))
     no_effect(c, config, "federate.mu", where,
               brim_arena_printf(c->arena, "set federate.local=%s, or leave it out", instead[f->local]));

@@ -109,7 +109,8 @@ static bool is_folder_of_others(const char *name)
 bool brim_compose_is_group(const brim_composition *c, const char *key)
 {
   if (brim_compose_group_kind(key) || strcmp(key, "experiment") == 0) return true;
-  if (key[0] == '\0' || strpbrk(key, "./") || brim_setting_find("", key, strlen(key)) || is_folder_of_others(key)) return false;
+  if (key[0] == '\0' || strpbrk(key, "./") || brim_setting_find("", key, strlen(key)) || is_folder_of_others(key))
+    return false;
   for (size_t i = 0; i < c->request->search_count; i++) {
     struct stat info;
     const char *path = brim_arena_printf(c->arena, "%s/%s", c->request->search[i], key);
