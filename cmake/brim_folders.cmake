@@ -32,7 +32,7 @@ function(brim_folder name)
   set(BRIM_${name}_SOURCES ${sources} PARENT_SCOPE)
 endfunction()
 
-# A square root that may set errno is not made into vector code.
+# Without this option the compiler does not vectorise square roots, because they may set errno.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/exec/normal.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 
 # A target that links brim_core gets all objects and sees all headers: the library, and tests that replace functions.
@@ -51,7 +51,7 @@ target_link_libraries(brim_core INTERFACE brim_headers)
 add_library(brim_internals INTERFACE)
 if(BRIM_SANITIZE)
   target_link_libraries(brim_internals INTERFACE brim_headers libbrim)
-  target_compile_options(brim_internals INTERFACE -fPIC) # so that no program has copies of libbrim's variables
+  target_compile_options(brim_internals INTERFACE -fPIC) # needed so that no program has copies of libbrim's variables
 else()
   target_link_libraries(brim_internals INTERFACE brim_core)
 endif()

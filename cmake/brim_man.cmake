@@ -12,7 +12,8 @@ brim_options(brim_make_pages)
 
 set(man ${CMAKE_BINARY_DIR}/share/man)
 get_property(plugins GLOBAL PROPERTY BRIM_PLUGINS)
-# gcc 12's LeakSanitizer misreads thread-local storage of libraries that are loaded at run time
+# This option is needed because gcc 12's LeakSanitizer misreads thread-local storage of libraries that are loaded at run
+# time
 add_custom_command(OUTPUT ${man}/man1/brim.1
                    COMMAND ${CMAKE_COMMAND} -E rm -rf ${man}
                    COMMAND ${CMAKE_COMMAND} -E env --unset=BRIM_PLUGIN_PATH --unset=BRIM_FAULT

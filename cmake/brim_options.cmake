@@ -1,6 +1,6 @@
 # Compiler options of every target of brim.
 function(brim_options target)
-  # errors name files relative to the source folder
+  # makes error messages name files relative to the source folder
   set(options -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wno-missing-field-initializers
       -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   if(BRIM_WERROR)

@@ -26,7 +26,7 @@ function(brim_plugin kind id)
     set_property(GLOBAL APPEND PROPERTY BRIM_PLUGINS ${target})
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     brim_options(${target})
-  else() # optimise unless the user names a build type
+  else() # optimises unless the user names a build type
     target_compile_options(${target} PRIVATE "$<$<CONFIG:>:-O2;-g>")
   endif()
   file(GLOB_RECURSE configs CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/configs configs/*.yaml)

@@ -200,7 +200,7 @@ static brim_status check_rope(const decoder *m)
 {
   const brim_rotary_scaling scaling = scaling_of(m, 0);
   const bool has_turns = scaling.kind == BRIM_ROTARY_LLAMA3 || scaling.kind == BRIM_ROTARY_YARN;
-  const bool is_yarn = scaling.kind == BRIM_ROTARY_YARN; /* as in transformers, the length of yarn's ramp may be 0 */
+  const bool is_yarn = scaling.kind == BRIM_ROTARY_YARN; /* the length of yarn's ramp may be 0, as in transformers */
   if (rotated(m) < 2 || rotated(m) % 2 != 0)
     return brim_fail(BRIM_ECONFIG,
                      "decoder: the rotary embedding needs an even number of a head's %lld elements, not %lld",

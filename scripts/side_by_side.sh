@@ -17,7 +17,7 @@ fi
 jobs=()
 trap : INT
 trap 'kill -TERM "${jobs[@]}" 2>/dev/null || true' TERM
-while read -ra words || ((${#words[@]})); do # the last line may lack its newline
+while read -ra words || ((${#words[@]})); do # the loop's second condition reads a last line without a newline
   ((${#words[@]})) || continue
   name=${words[0]}
   shown=${name//[\\&|]/\\&} # these three are special in sed's replacement

@@ -15,7 +15,7 @@ void brim_arena_release(brim_arena *arena);
 /* Returns zeroed memory, aligned to 16 bytes. Ends the process with a message if the host is out of memory: these
  * allocations are small, and no caller could continue without them. */
 void *brim_arena_alloc(brim_arena *arena, size_t bytes);
-/* The same for large allocations, but returns NULL if the host is out of memory. */
+/* Does the same for large allocations, but returns NULL if the host is out of memory. */
 void *brim_arena_try(brim_arena *arena, size_t bytes);
 /* Makes room for one more element in an array of `count` elements that lives in the arena: a full array is copied to a
  * new one of twice the capacity. */

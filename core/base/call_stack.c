@@ -20,7 +20,7 @@ int brim_call_stack_read(uintptr_t *address, int room)
   void *frame[FRAMES];
   sigjmp_buf broken;
   sigset_t faults, before;
-  if (sigsetjmp(broken, 1)) return 0; /* it restores the blocked signals */
+  if (sigsetjmp(broken, 1)) return 0; /* 1: siglongjmp also restores the set of blocked signals */
   sigemptyset(&faults);
   sigaddset(&faults, SIGSEGV);
   sigaddset(&faults, SIGBUS);

@@ -25,10 +25,11 @@
 #include "base/handler_text.h"
 #include "base/mapping.h"
 
-#define STACK_BYTES ((size_t)64 * 1024) /* several times the registers that a signal saves with AVX-512 and AMX */
-#define LOOK_BYTES 16384                /* bytes to search of the stack of the thread that crashed */
-#define FRAMES 64                       /* maximum number of calls that lead to the crash, or to exit() */
-#define WAIT_MS 2000                    /* wait for another thread that is writing its message */
+/* Several times the size of the registers that the kernel saves for a signal with AVX-512 and AMX. */
+#define STACK_BYTES ((size_t)64 * 1024)
+#define LOOK_BYTES 16384 /* bytes to search of the stack of the thread that crashed */
+#define FRAMES 64        /* maximum number of calls that lead to the crash, or to exit() */
+#define WAIT_MS 2000     /* wait for another thread that is writing its message */
 
 static const struct {
   int signal;
@@ -49,7 +50,7 @@ typedef struct code {
 } code;
 
 static _Atomic(code *) codes; /* the plugins' */
-static code brims;            /* its own */
+static code brims;            /* brim's own code */
 static bool watched;
 static pid_t watcher; /* the process that called brim_crash_watch; its children have no run to resume */
 static struct sigaction before[CRASHES];
@@ -143,8 +144,8 @@ static void add_hex(brim_handler_text *m, uintptr_t value)
   brim_handler_text_add_number(m, value, 16);
 }
 
-/* Where a thread crashed; if the instruction is the first of a function, also the address to which the function
- * returns. */
+/* The place where a thread crashed. If the instruction is the first of a function, also the address to which the
+ * function returns. */
 typedef struct place {
   uintptr_t at, stack, caller; /* caller: 0 if unknown */
 } place;
@@ -177,7 +178,7 @@ static place place_of(const void *context)
   return p;
 }
 
-/* Where a crash comes from. */
+/* The code that a crash comes from. */
 typedef struct origin {
   const code *plugin; /* NULL: unknown, or the code is brim's own */
   uintptr_t at;       /* address in the plugin's code; else that of the instruction that crashed */
@@ -191,7 +192,7 @@ static bool follow_calls(uintptr_t at, origin *out)
   const int frames = brim_call_stack_read(frame, FRAMES);
   bool in_brim = false;
   int i = 0;
-  while (i < frames && frame[i] != at) i++; /* of the signal handler */
+  while (i < frames && frame[i] != at) i++; /* skips the frames of the signal handler */
   for (; i < frames; i++) {
     const code *c = code_of(frame[i]);
     in_brim = in_brim || is_in(&brims, frame[i]);
@@ -490,7 +491,7 @@ void brim_crash_reading(const char *file)
   atomic_store(&read_file, file);
 }
 
-/* There are two buffers, because the handler may be reading the other one. */
+/* There are two buffers, because the handler may be reading one while this writes the other. */
 void brim_crash_advice(const char *text)
 {
   const char *now = atomic_load(&current_advice);

@@ -6,7 +6,8 @@ typedef struct brim_error {
   char text[4096], origin[256];
 } brim_error;
 
-/* [any thread] Takes the calling thread's last error, and sets another thread's as the calling thread's. */
+/* [any thread] brim_error_take copies the calling thread's last error; brim_error_put makes such a copy, of any thread,
+ * the calling thread's last error. */
 void brim_error_take(brim_error *out);
 void brim_error_put(const brim_error *error);
 #endif

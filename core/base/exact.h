@@ -9,7 +9,8 @@
 
 /* An empty sum is {{0}}. Two sums are added part by part. */
 typedef struct brim_exact {
-  double part[BRIM_EXACT_PARTS]; /* multiples of 2^16, 2^-16, 2^-48 and 2^-80; the sum of other numbers */
+  double part[BRIM_EXACT_PARTS]; /* sums of multiples of 2^16, of 2^-16, of 2^-48 and of 2^-80; the last part: the sum
+                                    of numbers that are too large or not finite */
 } brim_exact;
 
 /* [any thread] */

@@ -65,7 +65,7 @@ static brim_status syntax_error(const reader *r, const char *at, const char *wha
 {
   return brim_fail(BRIM_ECONFIG,
                    "%s, character %d: %s\n  %s\n  %*s\n"
-                   "a fault is [rank:R:][step:N:]POINT, POINT one of alloc[:COUNT], place[:COUNT], lib[:NAME[:COUNT]], "
+                   "a fault is [rank:R:][step:N:]POINT; POINT is alloc[:COUNT], place[:COUNT], lib[:NAME[:COUNT]], "
                    "begin[:COUNT], client[:COUNT], update[:COUNT]; COUNT is 17, 17+ or %%5; :until=PATH may follow; "
                    "commas separate faults",
                    BRIM_FAULT_ENVIRONMENT, (int)(at - r->text) + 1, what, r->text, (int)(at - r->text) + 1, "^");
@@ -96,7 +96,7 @@ static brim_status take_number(reader *r, int64_t least, int64_t *out)
     if (n > (INT64_MAX - 9) / 10) return syntax_error(r, from, "the number is too large");
     n = n * 10 + (*r->at - '0');
   }
-  if (n < least) return syntax_error(r, from, "steps and calls are counted from 1");
+  if (n < least) return syntax_error(r, from, "steps and calls are counted from 1, so 0 is not allowed");
   *out = n;
   return BRIM_OK;
 }
@@ -122,7 +122,8 @@ static brim_status take_point(reader *r, fault *f)
       r->at += strlen(point_names[p]);
       return BRIM_OK;
     }
-  if (is_word(r, "rank") || is_word(r, "step")) return syntax_error(r, r->at, "rank:R stands before step:N, each once");
+  if (is_word(r, "rank") || is_word(r, "step"))
+    return syntax_error(r, r->at, "write rank:R before step:N, and each at most once");
   return syntax_error(r, r->at, "unknown point; expected alloc, place, lib, begin, client or update");
 }
 

@@ -140,7 +140,8 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
     const ssize_t n = pread(fd, to, bytes, (off_t)offset);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      return brim_fail(BRIM_EIO, "cannot read '%s': %s", path, n == 0 ? "it is shorter than it was" : strerror(errno));
+      return brim_fail(BRIM_EIO, "cannot read '%s': %s", path,
+                       n == 0 ? "it became shorter while brim read it" : strerror(errno));
     to += n;
     offset += (uint64_t)n;
     bytes -= (size_t)n;
@@ -323,7 +324,7 @@ brim_status brim_folder_sync(const char *path)
   brim_status status = BRIM_OK;
   if (sync_fd(fd) != 0 && errno != EINVAL && errno != ENOTSUP)
     status = brim_fail(BRIM_EIO, "cannot sync folder '%s' to disk: %s", path, strerror(errno));
-  close(fd); /* nothing was written through it */
+  close(fd); /* the result is ignored, because nothing was written through this descriptor */
   return status;
 }
 

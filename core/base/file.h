@@ -67,7 +67,7 @@ void brim_file_map_close(brim_file_map *map);
 void brim_file_map_forget(const brim_file_map *map, const void *data, size_t bytes);
 /* Length and hash (64-bit FNV-1a) of a file's bytes. ELOAD with the path and the system's reason. */
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
-/* The same with XXH64 (xxhash.h, seed 0), for large files. */
+/* Returns length and XXH64 (xxhash.h, seed 0), which is faster for large files. */
 brim_status brim_file_xxh64(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes the remains of a failed write at `path`; ignores devices and other special files, and keeps the error
  * text. */

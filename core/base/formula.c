@@ -25,7 +25,7 @@ typedef struct value {
 } value;
 
 typedef struct name {
-  const char *text; /* of `bytes` bytes */
+  const char *text; /* text of `bytes` bytes */
   size_t bytes;
   int32_t value;
   int32_t output; /* the output in which this value is stored, or NONE */

@@ -71,7 +71,7 @@ bool brim_is_gguf(const char *path);
 /* Maps and checks a file. ELOAD with the place: truncated, another version, a type that brim cannot read, duplicates,
  * offsets outside of the file. */
 brim_status brim_gguf_open(const char *path, brim_gguf **out);
-/* The same for bytes in memory, which must outlive *out; `path` is used in messages. */
+/* Checks bytes in memory instead of a file. The bytes must outlive *out; `path` is used in messages. */
 brim_status brim_gguf_parse(const void *bytes, size_t size, const char *path, brim_gguf **out);
 void brim_gguf_close(brim_gguf *file); /* may be NULL */
 const char *brim_gguf_path(const brim_gguf *file);

@@ -166,7 +166,7 @@ static void unpack_q5_1(const unsigned char *from, size_t blocks, float *to)
   }
 }
 
-/* ---- 256 values a block, with a scale for each 32 or 16 of them ---- */
+/* ---- blocks of 256 values, with one scale for each 32 or 16 values ---- */
 
 /* Reads scale and minimum number j of 8, which have 6 bits each and are packed into 12 bytes. */
 static void k_scale(const unsigned char *from, int j, int *scale, int *minimum)

@@ -17,7 +17,9 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* slice of the wait; a stop of the process counts as at most two slices */
+/* Longest time between two looks at the clocks; if the process was stopped, a look counts at most twice this time. */
+#define SLICE_SECONDS 0.05
+#define IDLE_SECONDS 0.001 /* shorter waits in a slice do not count */
 /* Polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread. */
 #define SPINS 5000
 #define JOIN_SECONDS 1
@@ -30,8 +32,8 @@ enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
-  clockid_t clock;    /* of its processor time */
-  atomic_int tid;     /* its number; 0: it has not begun */
+  clockid_t clock;    /* clock of the thread's processor time */
+  atomic_int tid;     /* the thread's number; 0: the thread has not begun */
   pid_t process;      /* the process of the guard; a child forked by a plugin has no caller */
   sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;
@@ -41,6 +43,7 @@ struct brim_guard {
   void *context, *back_context;
   brim_status status, back_status;
   brim_error error; /* in transit between the threads */
+  double queued;    /* queued_seconds() when a slice last read it */
   int signal;       /* signal of a crash; 0: exit() was called */
   const void *address, *code;
 };
@@ -107,7 +110,7 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    /* This is a child that the function forked, and that returned from it. */
+    /* A child process that the function forked can return from it and get here. */
     if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN));
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
@@ -151,8 +154,9 @@ static double processor_seconds(const brim_guard *g)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The time until now in which the thread, or the caller, which must wake up to see the answer, could have run, but
- * other threads had the processors. Without the time since they could run last. */
+/* Returns the seconds in which the guarded thread or the caller was ready to run while other threads had the
+ * processors. The caller counts too, because it must wake up to see the answer. The time since each last ran is not
+ * included. */
 static double queued_seconds(const brim_guard *g)
 {
   const int tid = atomic_load(&g->tid);
@@ -171,22 +175,29 @@ static bool wait_for_slice(brim_guard *g)
   return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* Waits for the answer in slices and counts their time against the limits. If a slice takes longer than two, the rest
- * does not count, because the process was stopped. Time in which other threads had the processors does not count
- * either; on a busy machine it may be ten times the processor time. The rest is waiting time. Returns false when a
- * limit is reached. */
+/* Counts a slice against the limits. If it took longer than two slices, the rest does not count, because the process
+ * was stopped. Time in which other threads had the processors does not count either; on a busy machine it may be ten
+ * times the processor time. The rest is waiting time. Short waits do not count, so that most slices read no file. */
+static void count_slice(brim_guard *g, time_left *left, double real, double computed, bool is_answered)
+{
+  const double idle = fmin(real, 2 * SLICE_SECONDS) - computed;
+  left->computing -= computed;
+  if (idle < IDLE_SECONDS || (!is_answered && can_run(g))) return;
+  const double queued = queued_seconds(g);
+  left->waiting -= fmax(0, idle - fmax(0, queued - g->queued));
+  g->queued = queued;
+}
+
+/* Waits for the answer in slices. Returns false when a limit is reached. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
     if (sem_trywait(&g->answer) == 0) return true;
   while (left->computing > 0 && left->waiting > 0) {
-    const double start = brim_now(), before = processor_seconds(g), queued_before = queued_seconds(g);
-    const bool is_answered = wait_for_slice(g), is_queued = !is_answered && can_run(g);
-    const double real = brim_now() - start,
-                 computed = fmax(0, processor_seconds(g) - before); /* 0: the thread has ended */
-    const double taken = real < 2 * SLICE_SECONDS ? real : 2 * SLICE_SECONDS;
-    left->computing -= computed;
-    if (!is_queued) left->waiting -= fmax(0, taken - computed - (queued_seconds(g) - queued_before));
+    const double start = brim_now(), before = processor_seconds(g);
+    const bool is_answered = wait_for_slice(g);
+    const double computed = fmax(0, processor_seconds(g) - before); /* 0: the thread has ended */
+    count_slice(g, left, brim_now() - start, computed, is_answered);
     if (is_answered) return true;
   }
   return false;

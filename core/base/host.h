@@ -1,4 +1,4 @@
-/* How much of this host's memory and processors is in use: runs watch it and warn. */
+/* Measures how much of this host's memory and processors is in use. Runs watch these figures and warn. */
 #ifndef BRIM_BASE_HOST_H
 #define BRIM_BASE_HOST_H
 #include <stdbool.h>

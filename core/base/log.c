@@ -22,7 +22,7 @@ static const struct {
     [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
 };
 
-static int32_t rank; /* this process's rank in a job; only 0 prints information */
+static int32_t rank; /* this process's rank in a job; only rank 0 prints information */
 static bool is_mute;
 static enum brim_level shown = BRIM_LOG_INFO;
 static void (*hook)(void *context, bool before);

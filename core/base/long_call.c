@@ -39,7 +39,7 @@ static void look_at(brim_frequent_call *c, double now)
 
 static void *watch_all(void *context)
 {
-  pthread_cond_t never = PTHREAD_COND_INITIALIZER; /* for waiting without the lock; never signalled */
+  pthread_cond_t never = PTHREAD_COND_INITIALIZER; /* the thread waits on it to release the lock; nothing signals it */
   pthread_mutex_lock(&lock);
   for (int idle = 0; idle < IDLE_LOOKS_MAX; idle = first ? 0 : idle + 1) {
     const double now = brim_now();
@@ -77,7 +77,7 @@ void brim_frequent_call_unwatch(brim_frequent_call *c)
 void brim_long_call_begin(brim_long_call *c, const char *what, const void *function)
 {
   brim_frequent_call_watch(&c->call, what, function);
-  brim_frequent_call_turn(&c->call); /* its time counts only now */
+  brim_frequent_call_turn(&c->call); /* starts the clock of the call */
 }
 
 void brim_long_call_end(brim_long_call *c)

@@ -3,7 +3,7 @@
 #define BRIM_BASE_ORDER_H
 #include <stdint.h>
 
-/* Doubles, ascending; must not be NAN. */
+/* Compares doubles, for qsort in ascending order; they must not be NAN. */
 static inline int brim_by_double(const void *a, const void *b)
 {
   const double x = *(const double *)a, y = *(const double *)b;

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 
-/* From a line such as "VmHWM:   1234 kB". */
+/* Reads a line such as "VmHWM:   1234 kB". */
 uint64_t brim_rss_peak_bytes(void)
 {
   static const char key[] = "\nVmHWM:";
@@ -92,7 +92,7 @@ static char state_of(int64_t id)
 {
   char line[512];
   read_of(id, "stat", line, sizeof line);
-  const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
+  const char *at = strrchr(line, ')'); /* the state follows the process's name, which may contain anything */
   return at && at[1] == ' ' ? at[2] : '\0';
 }
 

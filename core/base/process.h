@@ -7,7 +7,7 @@
 
 /* Bytes; 0 if the system does not report it. */
 uint64_t brim_rss_peak_bytes(void); /* the highest resident memory so far (VmHWM) */
-uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
+uint64_t brim_rss_bytes(void);      /* memory in use now (VmRSS) */
 /* Reads a byte of each page of brim's own code. From here on the resident memory contains all of the code, independent
  * of the parts that run. */
 void brim_touch_code(void);
@@ -20,6 +20,7 @@ int brim_process_start(const char *file, const char *const *word, char *const *e
 bool brim_process_is_stopped(int64_t pid);
 /* Whether a thread of this pid namespace runs, or would if other threads did not have the processors. */
 bool brim_thread_can_run(int64_t tid);
-/* The time for which a thread could have run, but other threads had the processors, until it ran last; 0: unknown. */
+/* Seconds in which a thread was ready to run while other threads had the processors, up to the time at which it last
+ * ran; 0: unknown. */
 double brim_thread_queued_seconds(int64_t tid);
 #endif

@@ -119,7 +119,7 @@ void brim_tracing_close_span(int64_t begin, enum brim_tracing_kind kind, const v
   const bool records = brim_tracing_records();
   const int64_t now = records || chain.is_on ? brim_tracing_clock() : 0;
   pop();
-  if (chain.is_on && chain.last > begin && now > chain.last) /* it has spans within it */
+  if (chain.is_on && chain.last > begin && now > chain.last) /* the span contains other spans */
     brim_tracing_add(chain.last, now, BRIM_TRACING_PHASE, other, 0);
   if (records) brim_tracing_add(begin, now, kind, of, value);
   chain.last = now;

@@ -42,7 +42,8 @@ typedef struct qfedavg {
   double q;
 } qfedavg;
 static const brim_param qfedavg_table[] = {
-    BRIM_PARAM(F64, qfedavg, q, "1", "[0,10]", "exponent of a client's loss in its weight; 0: all clients count alike"),
+    BRIM_PARAM(F64, qfedavg, q, "1", "[0,10]",
+               "exponent of a client's loss in its weight; 0: all clients have the same weight"),
     BRIM_PARAMS_END};
 
 #define LEAST_LOSS 1e-10 /* added to each loss, as in the authors' program, so that no weight is 0 */
@@ -53,7 +54,7 @@ static brim_status weigh_by_loss(const void *self, const brim_arrival *a, double
   return BRIM_OK;
 }
 
-/* Computes h(k) of the paper, divided by L = 1 / rate, as the paper's updates are. */
+/* Computes h(k) of the paper divided by L = 1 / rate, because brim's updates are the paper's updates divided by L. */
 static brim_status scale_by_curvature(const void *self, const brim_arrival *a, double weight, brim_arrival_scale *out)
 {
   const double q = ((const qfedavg *)self)->q;

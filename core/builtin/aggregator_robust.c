@@ -16,13 +16,14 @@ typedef struct robust {
 } robust;
 
 #define BYZANTINE                                                                                                      \
-  BRIM_PARAM(I64, robust, byzantine, "1", "[0,1000000]", "malicious clients in a round that the result tolerates")
+  BRIM_PARAM(I64, robust, byzantine, "1", "[0,1000000]",                                                               \
+             "number of malicious clients in a round that the result tolerates")
 
 /* ---- median and trimmed mean ---- */
 
 /* The head of the scratch memory. The exchanges, a strip of columns, and a byte for each row follow. */
 typedef struct sorter {
-  uint64_t count; /* of exchanges */
+  uint64_t count; /* number of exchanges */
   bool is_made;
 } sorter;
 
@@ -246,7 +247,7 @@ static const brim_aggregator_ops multi_krum_ops = {.size = sizeof(brim_aggregato
 static const brim_param multi_krum_table[] = {
     BYZANTINE,
     BRIM_PARAM(I64, robust, chosen, "auto", "auto|[1,1000000]",
-               "updates that are averaged; auto: all of a round but `byzantine`"),
+               "number of updates to average; auto: all of a round but `byzantine`"),
     BRIM_PARAMS_END};
 const brim_plugin brim_aggregator_multi_krum = {.size = sizeof(brim_plugin),
                                                 .kind = BRIM_AGGREGATOR,

@@ -70,7 +70,7 @@ static const brim_param color_jitter_table[] = {
     BRIM_PARAM(F64, brim_color_jitter, saturation, "0", "[0,100]",
                "x: the saturation factor is between 1-x and 1+x; 0: off"),
     BRIM_PARAM(F64, brim_color_jitter, hue, "0", "[0,0.5]",
-               "x: hues rotate by a share of the color circle between -x and x; 0: off"),
+               "x: hues rotate by a random share of the color circle between -x and x; 0: off"),
     BRIM_PARAMS_END};
 AUGMENT(color_jitter, brim_color_jitter, color_jitter_table, BRIM_DTYPE_U8, NULL, 1, 0,
         "random brightness, contrast, saturation and hue, in random order, as torchvision's ColorJitter");
@@ -206,7 +206,9 @@ static const brim_param erase_table[] = {
                "minimum and maximum ratio of height to width of the rectangle"),
     BRIM_PARAMS_END};
 static const brim_param mixup_table[] = {
-    BRIM_PARAM(F64, brim_mixup, alpha, "1", "(0,1000]", "shares are drawn from Beta(alpha, alpha)"), BRIM_PARAMS_END};
+    BRIM_PARAM(F64, brim_mixup, alpha, "1", "(0,1000]",
+               "alpha of the distribution Beta(alpha, alpha) from which shares are drawn"),
+    BRIM_PARAMS_END};
 static const brim_param blur_table[] = {
     BRIM_PARAM(F64, blur, probability, "1", "[0,1]", "probability that an image is blurred"),
     BRIM_PARAM(I64, blur, kernel_size, "3", "[1,63]", "side of the kernel in pixels; an even number is raised by one"),
@@ -218,6 +220,7 @@ AUGMENT(erase, brim_erase, erase_table, BRIM_DTYPE_F32, NULL, 1, 0,
 AUGMENT(mixup, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 0, 1,
         "mixup (Zhang et al., 2018): mixes each sample and its label with another's");
 AUGMENT(cutmix, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 1, 1,
-        "CutMix (Yun et al., 2019): replaces a box of each image, and that share of its label, by those of another");
+        "CutMix (Yun et al., 2019): replaces a box of each image by that of another image, and mixes the labels by its "
+        "area");
 AUGMENT(gaussian_blur, blur, blur_table, BRIM_DTYPE_U8, gaussian_blur_scratch, 1, 0,
         "blurs images with random strength, as torchvision's GaussianBlur");

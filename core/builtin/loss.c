@@ -15,7 +15,7 @@ static const brim_param cross_entropy_table[] = {
     BRIM_PARAM(LIST, cross_entropy, class_weights, "[]", "[0,inf)",
                "weight per class; the mean divides by the sum of the weights; empty: all 1"),
     BRIM_PARAM(I64, cross_entropy, ignore_index, "-100", "[-2147483648,2147483647]",
-               "label (class or token) that the loss ignores; a number that is not a label, such as -100: none"),
+               "class or token that the loss ignores; a number that is not a label, such as -100: no class"),
     BRIM_PARAMS_END};
 
 static void fill_cross_entropy(const void *params, brim_loss_attr *attr)
@@ -56,7 +56,8 @@ typedef struct huber {
 } huber;
 
 static const brim_param huber_table[] = {
-    BRIM_PARAM(F64, huber, delta, "1", "(0,inf)", "differences up to delta are squared, larger ones count linearly"),
+    BRIM_PARAM(F64, huber, delta, "1", "(0,inf)",
+               "difference up to which the loss is quadratic; beyond it the loss is linear"),
     BRIM_PARAMS_END};
 
 static void fill_huber(const void *params, brim_loss_attr *attr)
@@ -76,18 +77,19 @@ static void fill_huber(const void *params, brim_loss_attr *attr)
                                         .params = table,                                                               \
                                         .ops = &name##_ops}
 MEAN_LOSS(mse, CLASSES | VALUES,
-          "mean squared error between outputs and real numbers; for classes the target is 1 for the label and 0 for "
-          "the others",
+          "mean squared error between outputs and real numbers, or between outputs and 1 for the label's class and 0 "
+          "for others",
           0, NULL, NULL);
 MEAN_LOSS(mae, CLASSES | VALUES,
-          "mean absolute error between outputs and real numbers; for classes the target is 1 for the label and 0 for "
-          "the others",
+          "mean absolute error between outputs and real numbers, or between outputs and 1 for the label's class and 0 "
+          "for others",
           0, NULL, NULL);
-MEAN_LOSS(huber, CLASSES | VALUES,
-          "Huber loss between outputs and real numbers; for classes the target is 1 for the label and 0 for the others",
-          sizeof(huber), huber_table, fill_huber);
+MEAN_LOSS(
+    huber, CLASSES | VALUES,
+    "Huber loss between outputs and real numbers, or between outputs and 1 for the label's class and 0 for others",
+    sizeof(huber), huber_table, fill_huber);
 MEAN_LOSS(bce, CLASSES,
-          "binary cross-entropy of each output's sigmoid, with target 1 for the label's class and 0 for the others", 0,
+          "binary cross-entropy of each output's sigmoid; the target is 1 for the label's class and 0 for others", 0,
           NULL, NULL);
 
 /* ---- focal losses (Lin et al., 2017): well-classified samples count less ---- */
@@ -176,7 +178,7 @@ typedef struct kl {
 
 static const brim_param kl_table[] = {
     BRIM_PARAM(F64, kl, temperature, "1", "(0,inf)",
-               "divides both logits; the loss is multiplied by its square to keep the size of gradients"),
+               "temperature that divides both logits; the loss is multiplied by its square"),
     BRIM_PARAMS_END};
 
 static brim_tensor *build_kl(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)

@@ -181,7 +181,7 @@ static const brim_param adafactor_table[] = {
     BRIM_PARAM(F64, adafactor, beta2_decay, "-0.8", "[-10,0]",
                "step^beta2_decay is the weight of new squares in their means"),
     BRIM_PARAM(F64, adafactor, eps1, "1.1920929e-07", "(0,1)",
-               "minimum of the root of a mean of squares, which divides the gradient"),
+               "minimum of the root of a mean of squares, by which the gradient is divided"),
     BRIM_PARAM(F64, adafactor, eps2, "0.001", "[0,inf)",
                "minimum size of a parameter (root mean square) that lr is relative to"),
     BRIM_PARAM(F64, adafactor, d, "1", "(0,inf)", "largest root mean square of an update, before lr"),

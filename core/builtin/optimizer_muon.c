@@ -30,10 +30,10 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, muon, steps, "5", "[1,20]", "steps of the Newton-Schulz iteration"),
     BRIM_PARAM(F64, muon, eps, "1e-7", "(0,inf)", "minimum norm by which a matrix is divided"),
     BRIM_PARAM(ENUM, muon, adjust, "original", "original|match_rms_adamw",
-               "factor for lr of a matrix with R rows and C columns: original: sqrt(max(1, R / C)); match_rms_adamw: "
-               "0.2 sqrt(max(R, C)), so that adamw's learning rates fit"),
+               "factor for lr of a matrix [R, C]: original: sqrt(max(1, R / C)); match_rms_adamw: 0.2 sqrt(max(R, C)), "
+               "for learning rates of adamw"),
     BRIM_PARAM(STR, muon, adamw, "*embed* *wte* *wpe* *head* *classifier*", NULL,
-               "shell patterns of matrices to update with AdamW; all other tensors that are not matrices use it too"),
+               "shell patterns of matrices to update with AdamW, as all tensors that are not matrices are"),
     BRIM_PARAM(F64, muon, adamw_lr, "0.0003", "[0,inf)", "AdamW's learning rate, multiplied by the schedule"),
     BRIM_PARAM(F64, muon, adamw_beta1, "0.9", "[0,1)", "AdamW's decay of the mean of gradients"),
     BRIM_PARAM(F64, muon, adamw_beta2, "0.95", "[0,1)", "AdamW's decay of the mean of squared gradients"),

@@ -16,9 +16,8 @@ typedef struct schedulefree {
 } schedulefree;
 
 static const brim_param table[] = {
-    BRIM_PARAM(
-        F64, schedulefree, lr, "0.0025", "[0,inf)",
-        "learning rate; use schedule=constant without warm-up, as the mean of weights ignores the schedule's factor"),
+    BRIM_PARAM(F64, schedulefree, lr, "0.0025", "[0,inf)",
+               "learning rate; use schedule=constant without warm-up, as the mean of weights ignores the schedule"),
     BRIM_PARAM(F64, schedulefree, weight_decay, "0", "[0,inf)",
                "weight decay, applied at the weights where gradients are computed"),
     BRIM_PARAM(F64, schedulefree, beta1, "0.9", "(0,1)",
@@ -79,12 +78,12 @@ static const brim_optimizer_ops ops = {.size = sizeof ops,
                                                   "p = p + share * (z - p) + lr * (beta1 * (1 - share) - 1) * u\n"
                                                   "z = z - lr * u",
                                        .evaluated = "evaluated = p + (1 - 1 / beta1) * (z - p)"};
-const brim_plugin brim_optimizer_schedulefree = {
-    .size = sizeof(brim_plugin),
-    .kind = BRIM_OPTIMIZER,
-    .id = "schedulefree",
-    .help = "AdamW without a schedule, evaluated at the mean of its weights "
-            "(Defazio et al., 2024); two states for each parameter, as adamw has",
-    .params_size = sizeof(schedulefree),
-    .params = table,
-    .ops = &ops};
+const brim_plugin brim_optimizer_schedulefree = {.size = sizeof(brim_plugin),
+                                                 .kind = BRIM_OPTIMIZER,
+                                                 .id = "schedulefree",
+                                                 .help =
+                                                     "AdamW without a schedule, evaluated at the mean of its weights "
+                                                     "(Defazio et al., 2024); two states for each parameter",
+                                                 .params_size = sizeof(schedulefree),
+                                                 .params = table,
+                                                 .ops = &ops};

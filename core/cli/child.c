@@ -23,7 +23,7 @@ _Noreturn static void become(const char *const *argv, int orphaned, pid_t parent
 pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(void *), void *context)
 {
   signal(SIGCHLD, SIG_DFL); /* if the signal is ignored, the child's exit status is lost */
-  fflush(NULL);             /* otherwise both processes would write the buffered output */
+  fflush(NULL);             /* without this, both processes would write the buffered output */
   const pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
     prepare(context);

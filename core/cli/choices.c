@@ -40,7 +40,7 @@ size_t brim_without_space(const char *text, size_t bytes)
     const size_t length = strlen(spaces[i]);
     if (length > bytes || memcmp(text + bytes - length, spaces[i], length) != 0) continue;
     bytes -= length;
-    i = SIZE_MAX; /* from the first again */
+    i = SIZE_MAX; /* starts again with the first kind of space */
   }
   return bytes;
 }
@@ -196,7 +196,7 @@ static const char *remove_brackets(brim_arena *arena, const char *text)
   return result;
 }
 
-/* As preprocess() in lm-evaluation-harness's hellaswag/utils.py: makes WikiHow's headings sentences. */
+/* Turns WikiHow's headings into sentences, as preprocess() in lm-evaluation-harness's hellaswag/utils.py does. */
 static const char *clean(brim_arena *arena, const char *text)
 {
   text = strip(arena, text);
@@ -206,7 +206,7 @@ static const char *clean(brim_arena *arena, const char *text)
   return text;
 }
 
-/* As Python's str.capitalize(): the first character in upper case, the others in lower case. */
+/* Makes the first character upper case and the others lower case, as Python's str.capitalize() does. */
 static const char *capitalize(brim_arena *arena, const char *text)
 {
   const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);

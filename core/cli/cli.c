@@ -32,7 +32,7 @@ static const char *find_plugin(brim_arena *arena, const char *config, const char
   const char *slash = strrchr(config, '/'), *file = NULL;
   const int length = slash ? (int)(slash - config) : 1;
   const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = brim_json_load(path, 0, NULL); /* this is only for a hint, so errors are ignored */
+  json_t *all = brim_json_load(path, 0, NULL); /* errors are ignored, because the file is read only for a hint */
   json_t *one;
   json_object_foreach(all, key, one)
   {

@@ -46,8 +46,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   brim_text out = {0};
   brim_status status = brim_cli_parse(argc, argv, options, &o, &operands);
   if (status == BRIM_OK && o.origins + o.groups + o.schema > 1)
-    status = brim_fail(BRIM_ECONFIG, "--origins, --groups and --schema are printed one at a time");
-  if (status == BRIM_OK && o.groups) status = brim_cli_at_most(&operands, 0, "--groups takes no overrides");
+    status = brim_fail(BRIM_ECONFIG, "--origins, --groups and --schema exclude each other: give one of them");
+  if (status == BRIM_OK && o.groups)
+    status = brim_cli_at_most(&operands, 0, "--groups takes no overrides: leave them out");
   if (status == BRIM_OK) status = print_config(cli, &o, &operands, &out);
   if (status == BRIM_OK) fputs(brim_text_str(&out), stdout);
   brim_text_release(&out);

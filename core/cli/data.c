@@ -17,12 +17,12 @@
 #define PLAIN "\033[0m"
 
 typedef struct data_command {
-  const char *samples, *split; /* as typed */
+  const char *samples, *split; /* both as the user typed them */
   bool json;
   int64_t sample_count;
-  bool colour; /* else brackets */
+  bool colour; /* shows classes in colour; otherwise in brackets */
   const brim_data *data;
-  int32_t *values, *labels; /* of one sample; with documents, values also contains places */
+  int32_t *values, *labels; /* values and labels of one sample; with documents, values also contains places */
 } data_command;
 
 /* A split of tokens. */

@@ -25,8 +25,8 @@ typedef struct devices {
   bool json, forgets;
   brim_table table, users, tickets;
   brim_table taken;                         /* per process, besides its plan */
-  json_t *device, *queue, *failure, *needs; /* with --json */
-  brim_text failures, need;                 /* without it, a line each */
+  json_t *device, *queue, *failure, *needs; /* used with --json */
+  brim_text failures, need;                 /* used without --json: one line for each failure or need */
 } devices;
 
 /* An empty text becomes null. */

@@ -189,7 +189,7 @@ static brim_status evaluate(eval *e, const brim_config *config)
 static const brim_option options[] = {
     {"--text", BRIM_CLI_STRING(eval, texts.text), "FILE", "perplexity and bits per byte of a text"},
     {"--stride", BRIM_CLI_STRING(eval, texts.stride), "N",
-     "with --text: tokens from the start of a window to that of the next (default: half of the context)"},
+     "with --text: tokens by which the window moves (default: half of the context)"},
     {"--choices", BRIM_CLI_STRING(eval, texts.choices), "FILE",
      "answer multiple-choice questions: a JSON object a line"},
     {"--shots", BRIM_CLI_STRING(eval, texts.shots), "N", "with --choices: examples before each question (default: 0)"},

@@ -13,7 +13,7 @@
 #include "store/summary.h"
 #include "train/score.h"
 
-#define NUMBER_MAX (1 << 24) /* of tokens, or examples */
+#define NUMBER_MAX (1 << 24) /* limit for tokens and for examples */
 #define CONTEXT_DEFAULT 2048 /* context of a model without a run, for --text: more needs more memory and time */
 #define ROW_TOKENS 512       /* row of a model without a run, for --choices: several short texts share a row */
 
@@ -30,7 +30,7 @@ typedef struct work {
   const brim_operands *operands;
   const brim_eval_texts *wish;
   brim_arena arena;
-  int64_t context, stride, shots; /* as typed; 0: the default */
+  int64_t context, stride, shots; /* as the user typed them; 0: the default */
   brim_generate_model model;
   brim_drive *drive;
   brim_passage *passage;
@@ -206,7 +206,7 @@ static brim_status evaluate_text(work *w, const brim_text *text)
   if (chooses_context(w) && context_of(w) > CONTEXT_DEFAULT) BRIM_TRY(reopen(w, CONTEXT_DEFAULT, false));
   const int64_t context = context_of(w);
   if (context < 2)
-    return brim_fail(BRIM_ECONFIG, "a window of %" PRId64 " token predicts nothing: set a longer context", context);
+    return brim_fail(BRIM_ECONFIG, "a window of %" PRId64 " token predicts no token: set a longer context", context);
   if (w->stride == 0) w->stride = context / 2;
   if (w->stride >= context)
     return brim_fail(BRIM_ECONFIG,
@@ -296,7 +296,7 @@ static brim_status fit_context(work *w, int64_t longest)
 /* ---- the result ---- */
 
 typedef struct tally {
-  /* By the sum of logarithms, and by that sum divided by characters or by bytes. */
+  /* Questions answered correctly by the sum of logarithms, and by that sum divided by characters or by bytes. */
   int64_t right, right_norm, right_bytes;
 } tally;
 

@@ -22,7 +22,7 @@
 #define GGUF_OUTPUT "model.gguf"
 #define FOLDER_FORMAT "hf" /* a whole folder, unless the output is a .safetensors file */
 
-/* The type of the values: of a GGUF file `type`, else `dtype`, 0: unchanged. */
+/* The type of the values: `type` for a GGUF file, `dtype` for other files; dtype 0: the parameters' own type. */
 typedef struct wanted_type {
   uint32_t dtype;
   const brim_gguf_type *type;

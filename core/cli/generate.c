@@ -18,7 +18,7 @@
 #define TEXTS_MAX 8 /* texts side by side: more need more memory, and save little time */
 
 typedef struct generate {
-  const char *which; /* as typed; may be NULL */
+  const char *which; /* as the user typed it; may be NULL */
   const char *prompt, *prompt_file;
   /* Numbers, as the user typed them; NULL: the default. */
   const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples, *context;

@@ -5,9 +5,9 @@
 #include "train/generate.h"
 
 typedef struct brim_generate_model {
-  const char *path;      /* as typed */
-  const char *run;       /* the same path if it is a run; else NULL */
-  char checkpoint[4096]; /* of a run; else "" */
+  const char *path;      /* as the user typed it */
+  const char *run;       /* equal to `path` if it names a run; else NULL */
+  char checkpoint[4096]; /* name of the run's checkpoint; else "" */
   brim_config *config;
 } brim_generate_model;
 

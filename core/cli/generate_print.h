@@ -10,7 +10,7 @@
 typedef struct brim_generate_part {
   /* bytes of an incomplete character; complete characters of new tokens that are not printed yet. */
   brim_text bytes, shown;
-  json_t *numbers; /* with json: its tokens */
+  json_t *numbers; /* with --json: the tokens of the text */
   int64_t tokens;
   bool ended;
 } brim_generate_part;
@@ -25,7 +25,7 @@ typedef struct brim_generate_printer {
   brim_generate_part *part; /* side by side */
   int64_t count, printed;   /* count: texts; the first `printed` of them are complete and printed */
   bool any;                 /* a text was printed before this one */
-  json_t *texts;            /* with json */
+  json_t *texts;            /* the texts, with --json */
 } brim_generate_printer;
 
 /* Begins `count` texts. */

@@ -29,7 +29,7 @@ typedef struct monitor {
   const char *from, *metrics, *every;
   double seconds;   /* between two looks; 0: one look */
   bool has_metrics; /* the file has been written */
-  bool has_failed;  /* at the last look */
+  bool has_failed;  /* the last look failed */
 } monitor;
 
 static volatile sig_atomic_t is_stopped;
@@ -196,7 +196,7 @@ static const brim_option options[] = {
     {"--json", BRIM_CLI_FLAG(monitor, json), NULL, "print JSON; with --every a line for each snapshot"},
     {"--every", BRIM_CLI_STRING(monitor, every), "SECONDS", "take a snapshot at this interval"},
     {"--metrics", BRIM_CLI_STRING(monitor, metrics), "FILE",
-     "write OpenMetrics to a file, such as one of node_exporter's textfile collector"},
+     "write OpenMetrics to a file, for example for node_exporter's textfile collector"},
     {"--from", BRIM_CLI_STRING(monitor, from), "FILE", "show snapshots that --json has written, instead of a host"},
     {NULL}};
 

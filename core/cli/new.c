@@ -27,7 +27,7 @@ typedef struct scaffold {
   const char *kind, *name;
   const char *group;  /* whose options its plugins are */
   const char *folder; /* the folder to make */
-  const char *aside;  /* its temporary name */
+  const char *aside;  /* temporary name of `folder` */
   const char *made[MADE_MAX];
   size_t made_count;
 } scaffold;
@@ -213,7 +213,7 @@ static brim_status make(scaffold *s)
 
 /* ---- next steps ---- */
 
-/* How a shell and CMake find this installation of brim. */
+/* The paths by which a shell and CMake find this installation of brim. */
 typedef struct whereabouts {
   const char *program; /* "brim", if the shell finds this program under that name; else its path */
   const char *prefix;  /* prefix for CMake; NULL: CMake finds it without one */

@@ -15,7 +15,7 @@
 typedef struct listing {
   const brim_plugin *backend[BACKENDS_MAX];
   size_t backend_count;
-  const brim_op **op; /* by name */
+  const brim_op **op; /* sorted by name */
   size_t op_count;
 } listing;
 

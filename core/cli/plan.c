@@ -382,9 +382,9 @@ static const brim_option options[] = {
     {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
     {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
      "predict times from the device profile alone, without measuring kernels"},
-    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "show the predicted time of each operation in a step"},
+    {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "also show the predicted time of each operation in a step"},
     {"--traffic", BRIM_CLI_FLAG(wishes, traffic), NULL,
-     "show the bytes, arithmetic and launches of a step, and their least time"},
+     "also show the bytes, arithmetic and launches of a step, and the shortest time that they can take"},
     {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "write a picture of every buffer over time and address"},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};

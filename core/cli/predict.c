@@ -22,7 +22,7 @@ typedef struct predict {
   brim_predicted_file *file;
   size_t file_count;
   int64_t values;           /* predicted real numbers per sample; 0: a class */
-  const char *const *names; /* of the classes; NULL: none */
+  const char *const *names; /* names of the classes; NULL: the classes have no names */
 } predict;
 
 static void format_csv(const predict *p, brim_text *out)

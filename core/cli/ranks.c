@@ -23,7 +23,7 @@ int32_t brim_cli_planned_ranks(const brim_settings *settings)
 
 /* ---- groups: ranks with the same work, planned once ---- */
 
-/* Finds the group of a rank with this load, or makes one. If ranks shard tensors, each has its own part. */
+/* Finds the group of ranks with this load, or makes one. If ranks shard tensors, each rank has a group of its own. */
 static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool shares, int32_t all)
 {
   for (size_t i = 0; i < ranks->count && !shares; i++) {

@@ -8,7 +8,7 @@
 
 /* Ranks with the same number of samples per step and plans of the same size. */
 typedef struct brim_rank_group {
-  brim_load load; /* of the first one */
+  brim_load load; /* load of the first rank of the group */
   int32_t *rank;
   int32_t count;
   int64_t batch, micros; /* samples in a micro-batch; micro-batches in a full step */

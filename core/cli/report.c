@@ -36,7 +36,7 @@ static brim_status follow(const brim_operands *operands, const wishes *wish)
                      BRIM_PAGE_SECONDS_MAX, wish->every);
   if (operands->count != 1)
     return brim_fail(BRIM_ECONFIG, "--every follows one run: write brim report RUN --every %s", wish->every);
-  if (wish->run && nice(19) < 0) brim_log(BRIM_LOG_DEBUG, "the page is made at normal priority");
+  if (wish->run && nice(19) < 0) brim_log(BRIM_LOG_DEBUG, "the page is made at normal priority, not in the background");
   BRIM_TRY(brim_page_follow(operands->word[0], wish->path, seconds, wish->run ? STDIN_FILENO : -1));
   brim_say("report in %s", wish->path);
   return BRIM_OK;
@@ -45,7 +45,7 @@ static brim_status follow(const brim_operands *operands, const wishes *wish)
 static const brim_option options[] = {
     {"-o", BRIM_CLI_STRING(wishes, path), "FILE.html", "output file (default: report.html)"},
     {"--every", BRIM_CLI_STRING(wishes, every), "SECONDS",
-     "write the page this often until the run has ended; a browser that shows it follows"},
+     "rewrite the page at this interval until the run has ended; a browser that shows it reloads it"},
     {"--run", BRIM_OPTION_HIDDEN, offsetof(wishes, run), NULL, NULL},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};

@@ -34,7 +34,7 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
                      "--config-name %s cannot be used here: the configuration is that of the run '%s'\n"
                      "leave it out, or start from that configuration: brim --config-name %s train",
                      cli->config_name, run, cli->config_name);
-  static bool warned; /* a command may ask twice */
+  static bool warned; /* a command may call this function twice */
   for (size_t i = 0; i < cli->config_paths.count && !warned; i++)
     brim_log(BRIM_LOG_INFO,
              "--config-path %s: the configuration is that of the run '%s'; only options that are chosen on this line, "

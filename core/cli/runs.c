@@ -108,7 +108,7 @@ static const brim_option options[] = {
      "print JSON: without --columns, everything about each run"},
     {"--csv", BRIM_CLI_FLAG(brim_runs_options, csv), NULL, "print CSV, with exact numbers"},
     {"--remove", BRIM_CLI_FLAG(brim_runs_options, remove), NULL, "tag: remove the tags"},
-    {"--yes", BRIM_CLI_FLAG(brim_runs_options, yes), NULL, "delete --where, empty, prune: do not ask"},
+    {"--yes", BRIM_CLI_FLAG(brim_runs_options, yes), NULL, "delete --where, empty, prune: do not ask for confirmation"},
     {"--no-cache", BRIM_CLI_FLAG(brim_runs_options, no_cache), NULL, "read every run's folder, and write no cache"},
     {NULL}};
 

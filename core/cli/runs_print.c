@@ -142,7 +142,7 @@ static void add_quoted(brim_text *out, const char *text)
     const int32_t code = brim_utf8_next(&s, end);
     s = start;
     const char *shown = brim_utf8_take(&s, end, &length);
-    if (brim_is_control(code) && code > 0xffff) /* as a pair of surrogates */
+    if (brim_is_control(code) && code > 0xffff) /* JSON writes such a character as a pair of surrogates */
       brim_text_printf(out, "\\u%04x\\u%04x", 0xd7c0u + ((unsigned)code >> 10), 0xdc00u + ((unsigned)code & 0x3ff));
     else if (brim_is_control(code))
       brim_text_printf(out, "\\u%04x", (unsigned)code);

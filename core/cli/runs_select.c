@@ -62,7 +62,8 @@ brim_status brim_runs_check_operand(brim_arena *arena, const char *operand)
   path = brim_arena_string_n(arena, path, end);
   if (access(path, F_OK) == 0 && !brim_is_folder(path))
     return brim_fail(BRIM_ELOAD, "'%s' is a file, not the folder of a run or a folder of runs", path);
-  if (access(path, F_OK) == 0 || errno != ENOENT) return BRIM_OK; /* reading it gives the reason */
+  /* The path exists, or reading it will report why it cannot be read. */
+  if (access(path, F_OK) == 0 || errno != ENOENT) return BRIM_OK;
   const char *near = near_path(arena, path);
   const brim_status status =
       brim_fail(BRIM_ELOAD, "there is no folder '%s'%s\nexpected the folder of a run, or a folder of runs", path,
@@ -95,7 +96,8 @@ void brim_runs_release(brim_runs *runs)
 
 /* ---- keys ---- */
 
-/* Finds the place of a key among those to look up; `name` may be the title of a column. */
+/* Sets *out to the index of a key in the list of keys to look up, to which it adds the key if needed; `name` may be the
+ * title of a column. */
 static brim_status add_key(brim_runs *runs, const char *name, size_t *out)
 {
   const brim_index_column *column = brim_index_column_of(name);
@@ -335,7 +337,7 @@ brim_status brim_runs_choose(brim_runs *runs)
 brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns)
 {
   const char *folder[BRIM_RUNS_FOLDERS_MAX];
-  /* Before folders are read, so that a mistake is reported at once. */
+  /* checks the options before it reads folders, so that a mistake in them is reported at once */
   BRIM_TRY(brim_runs_take_options(runs, default_columns));
   if (operands == 0) {
     BRIM_TRY(brim_runs_default_folders(folder, &operands));

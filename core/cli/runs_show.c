@@ -52,7 +52,8 @@ static void check_lines(const char *run, const char *name, const char *member)
   for (ssize_t length; (length = getline(&line, &room, file)) > 0;) {
     json_error_t problem = {.text = ""};
     number++;
-    if (line[length - 1] != '\n') break; /* the line is being written, or a killed process left it */
+    /* The line is incomplete: a process is writing it, or was killed while it wrote. */
+    if (line[length - 1] != '\n') break;
     json_t *record = json_loadb(line, (size_t)length, 0, &problem);
     const bool sound = record && (json_object_get(record, member) || json_object_get(record, "lost"));
     if (!sound && bad++ < BAD_LINES_SAID)

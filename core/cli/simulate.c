@@ -25,7 +25,7 @@ typedef struct command {
   brim_operands operands;
   brim_sweep sweep;
   brim_sim_shown *shown;
-  size_t count;     /* of simulated combinations */
+  size_t count;     /* number of simulated combinations */
   double simulated; /* seconds of simulated time */
 } command;
 
@@ -155,8 +155,7 @@ static bool is_of_another(const command *c, const char *const *word_of, const ch
   return others;
 }
 
-/* The same for a word of a scenario, which all policies share: whether the word belongs to a policy that is not in the
- * list. */
+/* Returns whether the word of a scenario, which all policies share, belongs to a policy that is not in the list. */
 static bool is_unlisted(const char *const *set, size_t count, const brim_sim_shown *shown, const char *word)
 {
   static const char policy[] = "policy.", list[] = "policy=";

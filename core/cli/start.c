@@ -16,7 +16,8 @@
 
 #define BATCHES_SHOWN_MAX 12
 
-/* The words that answers add to the command line; each has a place. NULL: none, because the value is already set. */
+/* Each answer adds a word to the command line, in its own place of `word`; NULL: the command line sets the value
+ * already. */
 enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, ACCUMULATION, ANSWERS };
 
 typedef struct start {
@@ -25,9 +26,9 @@ typedef struct start {
   brim_arena *arena;
   bool yes; /* take the defaults */
   const char *answer[ANSWERS];
-  brim_config *config; /* with the answers so far */
+  brim_config *config; /* the configuration with the answers so far */
   brim_drive *drive;
-  /* without any answers */
+  /* the configuration without any answers */
   brim_config *own;
   brim_fits fits;
   char *line; /* the last line read */
@@ -273,7 +274,7 @@ static brim_status check_room(start *s)
   const uint64_t room = brim_planner_room(&drive->planner, true);
   uint64_t peak = 0, nearest = UINT64_MAX;
   char a[32], b[32];
-  if (is_given(s, "training.batch_size")) return BRIM_OK; /* that plan is checked later */
+  if (is_given(s, "training.batch_size")) return BRIM_OK; /* the plan of a given batch size is checked later */
   for (size_t i = brim_planner_list_cuts(&s->drive->planner); i-- > 0;) {
     const brim_choice c = brim_choice_cut(&drive->choice, drive->planner.micro_batch[i]);
     BRIM_TRY(brim_planner_peak(&drive->planner, &c, &peak));
@@ -412,7 +413,7 @@ static brim_status become(const char *const *word)
 static void show_plan(const start *s, uint64_t peak)
 {
   const brim_drive *drive = s->drive;
-  const brim_config *config = drive->setup->config; /* after the policies' choices */
+  const brim_config *config = drive->setup->config; /* the configuration after the policies' choices */
   char a[32], b[32], cut[BRIM_CUT_ROOM];
   if (s->cli->quiet) return;
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
@@ -446,8 +447,8 @@ static brim_status ask_all(start *s, bool *go)
   return ask_to_start(s, go);
 }
 
-static const brim_option options[] = {{"--yes", BRIM_CLI_FLAG(start, yes), NULL, "accept every default without asking"},
-                                      {NULL}};
+static const brim_option options[] = {
+    {"--yes", BRIM_CLI_FLAG(start, yes), NULL, "accept every default without a question"}, {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
 {

@@ -38,7 +38,7 @@ static brim_status load_job(const brim_cli *cli, const brim_sweep_words_given *g
   const size_t count = sweep->axis_count;
   const char **word = brim_xcalloc(count + 1, sizeof *word);
   int *number = brim_xcalloc(count + 1, sizeof *number);
-  const size_t first = given->from_file != NULL; /* without the old run's folder */
+  const size_t first = given->from_file != NULL; /* skips the word that clears the old run's folder */
   word[0] = "run.dir=";
   brim_sweep_words(sweep, job, word + first);
   for (size_t i = 0; i < count; i++)
@@ -88,7 +88,8 @@ static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *
 {
   brim_config *config = NULL;
   brim_status status = load_job(cli, given, &run->sweep, job, &config);
-  if (status == BRIM_OK && config->settings.repeats > 1) /* an option that the first job does not have sets it */
+  /* Only options that the first job lacks can have set `repeats`. */
+  if (status == BRIM_OK && config->settings.repeats > 1)
     status = brim_fail(BRIM_ECONFIG,
                        "'repeats' is %lld here and 1 in job 0\n"
                        "to repeat all jobs, write repeats=N on the command line",

@@ -70,7 +70,7 @@ static enum brim_score score_of(const brim_sweep_run *run)
 /* Jobs that differ only in their seed. */
 typedef struct repeats {
   size_t finished;
-  brim_mean score, loss; /* on test data; NAN: too few jobs have finished */
+  brim_mean score, loss; /* means on test data; NAN: too few jobs have finished */
 } repeats;
 
 static repeats add_up(brim_sweep_run *run, size_t first, enum brim_score kind)
@@ -280,6 +280,6 @@ void brim_sweep_print(brim_sweep_run *run)
   brim_table_print(&table, &out);
   brim_cli_print(brim_text_str(&out));
   if (!print_methods(run) && run->repeats > 1) print_repeats(run, kind);
-  fflush(stdout); /* before the messages that follow */
+  fflush(stdout); /* so that the table comes before the messages that follow */
   brim_text_release(&out);
 }

@@ -24,10 +24,10 @@
 #include "store/summary.h"
 #include "store/trace_files.h"
 
-#define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
+#define TABLE_BYTES_MAX ((off_t)16 << 20) /* limit for operations.json */
 #define ROWS 20                           /* operations that --top shows */
 #define SILENCE_SECONDS 2.0               /* seconds after which a wait prints its reason */
-/* Two such texts are the same if they agree in this many characters, even if figures after them differ. */
+/* Two reasons count as equal if this many characters at their start are equal; figures after them may differ. */
 #define SAME_LENGTH 24
 
 typedef struct wishes {
@@ -170,7 +170,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
   brim_status status = BRIM_OK;
   double next = brim_now() + SILENCE_SECONDS;
   for (;;) {
-    const bool runs = brim_run_is_open(run); /* before the events are read, so that no event is missed */
+    const bool runs = brim_run_is_open(run); /* read before the events, so that no event is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
     if (stopped)
       status = brim_fail(BRIM_EINTERRUPTED, "interrupted: the run will not trace its next steps");

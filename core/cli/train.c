@@ -165,12 +165,12 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
-  /* any number of ranks can resume it */
+  /* A run can be resumed with any number of ranks. */
   if (o->resume && !brim_isolate_is_wanted(*config) && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1;
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* How the process ends, which may be a rank of a job. */
+/* The end of the process, which may be a rank of a job. */
 typedef struct train_end {
   bool joined;  /* the ranks have connected, and decide together which one reports an error */
   int reported; /* the exit status if the error was already printed; 0: not yet */
@@ -337,7 +337,7 @@ static void list_methods(const brim_registry *registry)
        "run a sweep: one run per combination of values, in sequence"},                                                 \
       {"--fail-fast", BRIM_CLI_FLAG(train_options, fail_fast), NULL, "end a sweep at the first failure"},              \
       {"--debug-launches", BRIM_CLI_FLAG(train_options, debug_launches), NULL,                                         \
-       "wait after every operation, so that an error names the operation that failed; slow"},                          \
+       "wait after every operation, so that an error names the operation that failed; this is slow"},                  \
   {                                                                                                                    \
     "--job", BRIM_OPTION_HIDDEN, offsetof(train_options, job)                                                          \
   } /* replace the sweep's own options */
@@ -359,7 +359,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   brim_arena words = {0};
   char path[4096];
   const char *file = NULL;
-  train_end ending = {0}; /* also for jobs of a sweep and for ranks, which have printed their errors themselves */
+  train_end ending = {0}; /* jobs of a sweep and ranks use it too, though they have printed their errors themselves */
   brim_rank_launch launch = {.ranks = 1};
   char filler[] = "--job"; /* replaces a value, so that the words keep their positions */
   if (federates) brim_cli_take_dashes(argc, argv, federate_options, filler, &words);

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #define TERMS_MAX 1000
-/* Bounds of rounding errors: that of the logarithm of a moment, divided by the order (mostly from binomial
- * coefficients), and that of epsilon, as a factor. */
+/* Bounds of rounding errors. MOMENT_ERROR: of a moment's logarithm, divided by the order; most of it comes from
+ * binomial coefficients. ROUNDED_UP: a factor for epsilon. */
 #define MOMENT_ERROR 4e-15
 #define ROUNDED_UP (1 + 1e-9)
 

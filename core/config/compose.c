@@ -103,7 +103,7 @@ static bool outlasts_option(const char *group, const char *key)
   return brim_setting_find(group, key, strlen(key)) != NULL;
 }
 
-/* Removes the keys of an old option. */
+/* Removes the keys of an old option from its group, except those that outlast it. */
 static void keep_core_keys(brim_yaml *node, const char *group)
 {
   for (size_t i = node->count; i-- > 0;)
@@ -124,7 +124,7 @@ static bool is_chosen(brim_composition *c, const brim_chosen *chosen, const char
   const char *is = chosen->resolved ? chosen->resolved : chosen->option;
   if (strcmp(said, chosen->option) == 0) return true;
   if (strstr(said, "${")) {
-    const brim_problems before = c->problems; /* it does not matter here if a name cannot be resolved */
+    const brim_problems before = c->problems; /* a name that cannot be resolved does not matter here */
     const char *now = brim_interpolate_option(c, said, chosen->met_origin);
     c->problems = before;
     if (now) said = now;
@@ -247,7 +247,7 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     return false;
   }
   if (included) return true;
-  if (c->problems.count == problems) /* otherwise that problem already explains the failure */
+  if (c->problems.count == problems) /* otherwise a problem that was added already explains the failure */
     brim_problem(&c->problems, BRIM_ECONFIG, "%s does not name its plugin\n  write: id: PLUGIN", path);
   return false;
 }

@@ -90,7 +90,8 @@ static void unknown_key(loading *l, const char *path, const brim_yaml *node)
 static void missing_value(loading *l, const char *path, const brim_schema_row *row, const brim_yaml *node)
 {
   if (l->c.request->allow_missing) return;
-  if (node && node->origin.from) return; /* reported where it is defined */
+  /* An interpolation gave this value: brim reports the missing value where it is defined. */
+  if (node && node->origin.from) return;
   brim_text where = {0};
   if (node) brim_yaml_print_origin(&node->origin, &where);
   if (node && row) brim_text_add(&where, "   ");
@@ -211,7 +212,7 @@ static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, cons
   const char *name = brim_arena_printf(l->c.arena, "%.*s", (int)length - 1, node->scalar + 1), *home = home_of(name);
   if (name[0] && !home) return node;
   if (!home || !home[0]) {
-    brim_problem_at(&l->c.problems, &node->origin, "'%s': $HOME is not set, so '~' has no meaning", row->path);
+    brim_problem_at(&l->c.problems, &node->origin, "'%s': $HOME is not set, so '~' cannot be replaced", row->path);
     return node;
   }
   brim_yaml *expanded = brim_yaml_clone(l->c.arena, node);

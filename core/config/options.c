@@ -346,7 +346,7 @@ static const char *choose_backend(brim_composition *c)
   if (failure) c->auto_reason = brim_arena_printf(c->arena, "%s: %s", failure->file, failure->reason);
   const bool cpu = find_in_file(c->registry, "cpu", &failure) != NULL;
   if (failure)
-    brim_log(BRIM_LOG_WARN, "backend=auto uses the slow 'reference', as 'cpu' could not be loaded\n%s: %s",
+    brim_log(BRIM_LOG_WARN, "backend=auto uses 'reference', which is slow, as 'cpu' could not be loaded\n%s: %s",
              failure->file, failure->reason);
   return cpu ? "cpu" : "reference";
 }

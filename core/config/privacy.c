@@ -18,7 +18,8 @@ double brim_privacy_update_multiplier(const brim_settings *s)
   return brim_privacy_adapts(s) && z > 0 ? 1 / sqrt(1 / (z * z) - 1 / (count * count)) : z;
 }
 
-/* Chernoff's bound: a binomial number reaches m with a probability below exp(-clients * D(m/clients || rate)). */
+/* Finds the number of clients that a round almost never exceeds. Chernoff's bound: a binomial number reaches m with a
+ * probability below exp(-clients * D), where D is the divergence of m / clients from rate. */
 int64_t brim_privacy_most_clients(const brim_settings *s)
 {
   const double clients = (double)s->total_clients, rate = (double)s->clients_per_round / clients;

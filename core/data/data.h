@@ -36,7 +36,8 @@ typedef struct brim_data {
   const brim_settings *settings;
   brim_list mean, deviation; /* (x / unit - mean) / deviation: one number, or one per channel; empty: 0 and 1 */
   double unit;               /* 255 for bytes, else 1 */
-  float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX]; /* the same per channel: x * scale + shift */
+  /* The same normalisation for each channel: x * scale + shift. */
+  float scale[BRIM_DATA_CHANNELS_MAX], shift[BRIM_DATA_CHANNELS_MAX];
   int32_t channel_step;              /* 1: channel c uses scale[c]; 0: all channels use scale[0] */
   bool opened;                       /* samples can be read */
   bool recalled;                     /* made by brim_data_recall: the dataset's own files are missing */
@@ -89,7 +90,7 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
                                     void *scratch, void *values, void *label);
 /* [init] Returns the class of training sample `i`, counted in the order of the split; `scratch` as above. ELOAD. */
 brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int32_t *out);
-/* The same for sample `index` of the dataset's training split. */
+/* Returns the class of sample `index` of the dataset's training split. [init] ELOAD. */
 brim_status brim_data_label_at(const brim_data *data, int64_t index, void *scratch, int32_t *out);
 
 /* [any thread] The index in its split of sample `i` of a part. */

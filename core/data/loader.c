@@ -211,7 +211,7 @@ static brim_loader *place(void *memory, const layout *l, const brim_loader_optio
 {
   char *base = memory;
   brim_loader *loader = memory;
-  memset(memory, 0, l->bytes); /* also touches the pages before the first step */
+  memset(memory, 0, l->bytes); /* zeroing also touches the pages before the first step */
   loader->options = *options;
   loader->slots = (slot *)(base + l->slots);
   loader->workers = (worker *)(base + l->workers);

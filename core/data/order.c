@@ -1,4 +1,4 @@
-/* Steps, shares, micro-batches and samples. */
+/* Computes which samples make up a step, a rank's share of it, and a micro-batch. See order.h. */
 #include "data/order.h"
 
 static int64_t ceil_div(int64_t a, int64_t b)

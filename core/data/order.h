@@ -22,9 +22,9 @@ typedef struct brim_portion {
 typedef struct brim_order {
   int64_t count, effective, batch; /* samples in an epoch, in a step, and in a micro-batch of this rank */
   int64_t unit;                    /* samples that stay together */
-  brim_portion portion;            /* this rank's */
+  brim_portion portion;            /* this rank's portion of each step */
   int64_t steps_per_epoch;
-  int64_t steps;               /* of the whole run */
+  int64_t steps;               /* steps of the whole run */
   int64_t micros, last_micros; /* this rank's micro-batches in a step, and in the last step of an epoch; may be 0 */
 } brim_order;
 
@@ -41,13 +41,13 @@ brim_order brim_order_make(int64_t count, int64_t effective, int64_t batch, int6
 size_t brim_order_sizes(const brim_order *order, int64_t size[BRIM_ORDER_SIZES]);
 /* Samples in the largest micro-batch; 0: there is none. */
 int64_t brim_order_batch_max(const brim_order *order);
-/* This rank's micro-batch number `sequence`; count 0 after the last step. */
+/* Returns this rank's micro-batch with number `sequence`; count 0 after the last step. */
 brim_span brim_order_span(const brim_order *order, int64_t sequence);
 /* The number of this rank's first micro-batch in a step, or, if the step has none, in the next step that has one. */
 int64_t brim_order_sequence(const brim_order *order, int64_t step);
 /* All samples of a step, of all ranks. A sample's place in the step is its distance from the first sample. */
 brim_span brim_order_step(const brim_order *order, int64_t step);
-/* This rank's samples of a step; count 0: none. */
+/* Returns this rank's samples of a step; count 0: none. */
 brim_span brim_order_share(const brim_order *order, int64_t step);
 /* Whether this is the last step of its epoch. */
 bool brim_order_ends_epoch(const brim_order *order, int64_t step);

@@ -24,7 +24,7 @@ typedef struct brim_partition_sizes {
 
 typedef struct brim_partition {
   int64_t clients;
-  int64_t samples; /* of all clients; if samples are drawn, a sample counts each time that it is drawn */
+  int64_t samples; /* samples of all clients; if samples are drawn, a sample counts each time that it is drawn */
   uint64_t seed;
   brim_permutation split;   /* the permutation of the data: see brim_data */
   brim_permutation shuffle; /* without a table: sample i of the order is shuffle(i) */
@@ -48,7 +48,7 @@ typedef struct brim_partition {
 /* The samples of a client in the order of one of its epochs. */
 struct brim_client_order {
   int64_t epoch;
-  int64_t *sample; /* their numbers in the dataset's training split */
+  int64_t *sample; /* the samples' numbers in the dataset's training split */
   uint32_t *round; /* lookup table of the permutation */
 };
 

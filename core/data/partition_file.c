@@ -106,7 +106,7 @@ typedef struct reading {
   uint32_t *training; /* for each sample of the split: its index among the training samples + 1; 0: validation */
   uint32_t *seen;     /* for each sample of the split: the line that contains it; 0: none yet */
   uint32_t *sample;   /* the training sample of each row */
-  int64_t *owner;     /* of each row */
+  int64_t *owner;     /* the client of each row */
 } reading;
 
 #define fail_at(r, column, format, ...)                                                                                \

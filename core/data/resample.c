@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define FRACTION_BITS (32 - 8 - 2) /* bits of a weight: 8 bits are for the pixel, 2 for sums outside of 0..255 */
-#define SUPPORT_MAX 2              /* half-width of the widest filter, bicubic, in pixels of the result */
+/* Fraction bits of a weight in a sum of 32 bits: 8 bits hold the pixel, and 2 hold sums outside of 0..255. */
+#define FRACTION_BITS (32 - 8 - 2)
+#define SUPPORT_MAX 2 /* half-width of the widest filter, bicubic, in pixels of the result */
 #define ALIGN_BYTES 64u
 
 /* The pixels of a line that contribute to a pixel of the result, and their weights. */
@@ -179,7 +180,7 @@ static void filter_columns(const brim_pixels *in, const brim_resize *to, const t
   const int64_t bytes = to->window_columns * in->channels;
   for (int64_t y = 0; y < rows; y++) {
     const uint8_t *from = in->data + (first + y) * in->stride;
-    if (to->columns == in->columns) /* then all weights are 1 */
+    if (to->columns == in->columns) /* with equal widths all weights are 1 */
       memcpy(lines + y * bytes, from + to->left * in->channels, (size_t)bytes);
     else if (in->channels == 3)
       row_of_3(from, t, to->window_columns, lines + y * bytes);

@@ -54,7 +54,7 @@ int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoc
 /* The position of the result relative to the image that was read. */
 typedef struct view {
   int64_t dy, dx; /* pixel (y, x) comes from (y + dy, x + dx), or is padding if that is outside */
-  bool mirror;    /* then left and right are swapped */
+  bool mirror;    /* left and right are swapped */
 } view;
 
 static view draw_view(const brim_data *data, const brim_draws *draws)

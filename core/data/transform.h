@@ -33,14 +33,14 @@ enum brim_draw_block {
 /* Increase this when a change here, in resample.h or in data.h changes the values in evaluation for the same pixels and
  * settings, so that brim computes stored features (setup/features.h) again. */
 #define BRIM_TRANSFORM_VERSION 2
-#define BRIM_TRANSFORM_SIDE_MAX 16384 /* of the result */
+#define BRIM_TRANSFORM_SIDE_MAX 16384 /* limit for the rows and for the columns of a result */
 brim_philox brim_draw(const brim_draws *draws, uint32_t block);
 
 typedef struct brim_transform {
   const brim_settings *settings;
   bool applies;                    /* the transform changes samples; otherwise only erasing may */
   bool any_size;                   /* samples are images of different sizes */
-  int64_t channels, rows, columns; /* of the result */
+  int64_t channels, rows, columns; /* size of the result */
   int64_t rows_in, columns_in;     /* size of the samples, if all have the same size */
   brim_shape made;                 /* shape of a transformed sample */
   int64_t pixels_max, side_max;    /* pixels of the largest sample, and the longest side of any sample */

@@ -389,7 +389,8 @@ static brim_status act(brim_dialogue *d, views *v, const brim_oom *event, const 
 {
   brim_planner *p = d->planner;
   if (action->kind != BRIM_ACT_PLACE) {
-    d->retries += event->needed_bytes <= event->room_bytes; /* otherwise no memory was requested */
+    /* A plan larger than the room was not placed, so it does not count as a retry. */
+    d->retries += event->needed_bytes <= event->room_bytes;
     take_plan(d, &event->plan, &action->plan);
     return d->again.count > 0 ? BRIM_ENODEVICE : BRIM_OK;
   }

@@ -10,7 +10,7 @@ typedef struct brim_dialogue {
   brim_policies *policies;
   brim_planner *planner; /* belongs to the owner of the dialogue; an answer may change its device */
   const brim_env *env;
-  brim_policy_host host; /* of the queries */
+  brim_policy_host host; /* answers the queries of policies */
   brim_choice choice;    /* the subject of the question: the current plan of the run */
   bool has_begun;        /* training has begun: precision and model can no longer change */
   /* Requests: */

@@ -227,7 +227,7 @@ static brim_status lose(brim_dist *d, brim_status status, int32_t late)
   d->is_lost = true;
   d->is_reported = status == BRIM_EPEER;
   brim_error_take(&d->loss);
-  stop_collectives(d); /* otherwise waiting for the device would never end */
+  stop_collectives(d); /* without this, waiting for the device would never end */
   brim_error_put(&d->loss);
   return BRIM_ECOMM;
 }
@@ -373,7 +373,7 @@ static brim_status call_the_roll(brim_dist *d)
 {
   const brim_ballot here = {.meeting = BRIM_MEET_ROLL, .status = BRIM_ECOMM, .is_over = true};
   BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->options.timeout_seconds));
-  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks did not arrive within a quarter of dist.timeout_seconds=%g",
+  (void)brim_fail(BRIM_ECOMM, "the sums over all ranks took longer than a quarter of dist.timeout_seconds=%g",
                   d->options.timeout_seconds);
   /* All ranks are present, so one of them reports the error. */
   return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1);

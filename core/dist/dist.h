@@ -17,8 +17,8 @@ typedef struct brim_dist_options {
   const brim_registry *registry; /* to find "mpi" and "nccl" */
   const brim_plugin *comm;       /* the chosen communicator, with its parameters */
   void *params;
-  const brim_yaml *configuration; /* as the user set it; below 0: the number of ranks that were started */
-  int64_t ranks;                  /* as set by the user; below 0: as many as were started */
+  const brim_yaml *configuration; /* the configuration as the user set it */
+  int64_t ranks;                  /* the user's dist.ranks; below 0: as many as were started */
   double timeout_seconds;         /* maximum wait for other ranks */
   uint64_t bucket_bytes;          /* the size of most collectives */
   bool by_messages;               /* the ranks may share a GPU, or lack MPI: collectives go through host memory */
@@ -81,8 +81,8 @@ enum brim_wish {
 typedef struct brim_verdict {
   int32_t failed;               /* the first rank with a status other than OK; -1: none */
   int32_t status;               /* the status of that rank */
-  uint32_t wishes;              /* of all ranks */
-  bool is_torn, is_over;        /* of any rank */
+  uint32_t wishes;              /* the wishes of all ranks together */
+  bool is_torn, is_over;        /* true if any rank says so */
   double sum[BRIM_BALLOT_SUMS]; /* sums over all ranks, in the order of the ranks */
 } brim_verdict;
 /* [step] A meeting of all ranks. A rank that failed before a meeting still takes part and passes its status; to that

@@ -1,4 +1,4 @@
-/* See hub.h. There is one per process, so it has no instance. */
+/* See hub.h. A process has one hub, so the hub has no instance. */
 #include "dist/hub.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "brim/comm.h"
 
 typedef struct brim_joining {
-  const brim_comm_ops *ops; /* its end_all can end the job */
+  const brim_comm_ops *ops; /* the function end_all can end the job */
   void *self;
   double seconds;  /* limit for joining, without the time in which this process was stopped */
   int exit_status; /* the exit status of a process that leaves; -1: it is joining */

@@ -1,4 +1,4 @@
-/* How this process was started: alone, or as a rank of a job. */
+/* Finds out how this process was started: alone, or as a rank of a job. */
 #ifndef BRIM_DIST_STARTED_H
 #define BRIM_DIST_STARTED_H
 #include <stdint.h>

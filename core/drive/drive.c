@@ -122,7 +122,7 @@ brim_status brim_drive_remake(brim_drive **drive)
   old->setup->distribution = (brim_distribution){0};
   left.was = json_incref(old->setup->was);
   brim_drive_close(old);
-  brim_guard_cancel_alarm(); /* the guard may have abandoned policies when they were destroyed */
+  brim_guard_cancel_alarm(); /* a policy that hung in destroy has set an alarm that would end the process */
   return open_once(place, left.config, &left, &options, drive);
 }
 
@@ -148,7 +148,7 @@ brim_status brim_drive_open(const brim_config *config, const brim_setup_options 
 void brim_drive_close(brim_drive *d)
 {
   if (!d) return;
-  brim_dist_disconnect(d->setup->options.dist); /* before the device is released */
+  brim_dist_disconnect(d->setup->options.dist); /* must happen before the device is released */
   brim_drive_end_hold(d);
   brim_planner_close(&d->planner);
   brim_dialogue_close(&d->dialogue);

@@ -30,7 +30,7 @@ struct brim_drive {
  * the drive. Returns the statuses of brim_setup_open and brim_setup_finish; for a model that is trained on features,
  * which this computes if no file has them, also the statuses of placing. */
 brim_status brim_drive_open(const brim_config *config, const brim_setup_options *options, brim_drive **out);
-/* The same in a simulated world. Drives that replace this one stay in that world. */
+/* Opens a drive in a simulated world. Drives that replace this one stay in that world. [init] */
 brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config *config,
                                const brim_setup_options *options, brim_drive **out);
 void brim_drive_close(brim_drive *drive);
@@ -48,7 +48,7 @@ bool brim_drive_asks(const brim_drive *drive);
 brim_status brim_drive_remake(brim_drive **drive);
 /* Makes training use this choice from now on; the effective batch does not change. */
 void brim_drive_go(brim_drive *drive, const brim_choice *choice);
-/* The same with micro-batches of `batch` samples, or of the rank's whole share of a step if that is smaller. */
+/* Makes training use micro-batches of `batch` samples, or of the rank's whole share of a step if that is smaller. */
 void brim_drive_cut(brim_drive *drive, int64_t batch);
 /* The number of samples in a batch of evaluation. */
 int64_t brim_drive_eval_batch(const brim_drive *drive);

@@ -147,7 +147,8 @@ static brim_status add_backend(brim_fits *fits, const brim_drive *like, const ch
   if (status == BRIM_OK) {
     const size_t before = fits->count;
     const bool same = strcmp(brim_setup_backend_id(d->setup), id) == 0;
-    if (same) status = brim_fits_add(fits, d); /* otherwise a policy has moved it to another device */
+    /* if the backends differ, a policy has moved the drive to another device. */
+    if (same) status = brim_fits_add(fits, d);
     for (size_t i = before; i < fits->count; i++) fits->device[i].chosen = false;
     brim_drive_close(d);
   }

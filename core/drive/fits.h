@@ -10,9 +10,9 @@ typedef struct brim_fit {
 
 typedef struct brim_device_fit {
   char name[64];       /* "cuda:0", as for the key `device` */
-  const char *backend; /* its plugin's id */
+  const char *backend; /* id of the backend's plugin */
   brim_device_info info;
-  bool chosen;         /* this is the run's own device */
+  bool chosen;         /* the device is the run's own */
   brim_fit now, empty; /* within all limits of the configuration and the policies */
 } brim_device_fit;
 

@@ -159,7 +159,8 @@ static brim_status make(brim_loop *l)
   const int64_t before = step_of(l);
   snprintf(l->doing, sizeof l->doing, "step %lld", (long long)before + 1);
   const brim_status status = w->make(w->self);
-  if (step_of(l) > before) brim_recover_committed(&l->recovery); /* even if the next step has failed since */
+  /* The step is committed even if the next step has failed since. */
+  if (step_of(l) > before) brim_recover_committed(&l->recovery);
   return status;
 }
 

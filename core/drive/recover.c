@@ -16,7 +16,7 @@
 typedef struct failure {
   brim_status status;
   brim_error error;
-  const char *what; /* that failed: "step 3" */
+  const char *what; /* the work that failed: "step 3" */
 } failure;
 
 /* Copies the thread's error text. */
@@ -268,7 +268,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   if (on_host && reading->host.ram_percent >= settings->critical_percent)
     much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
   if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
-    /* other processes should use only `percent` of the memory that the run leaves */
+    /* the aim is that other processes use only `percent` of the memory that the run leaves */
     const double left = 100 / percent * (double)reading->device_others_bytes,
                  more = left - (double)reading->device_left_bytes;
     if (more > much) much = more;

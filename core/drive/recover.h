@@ -39,8 +39,8 @@ typedef struct brim_recovery {
  * Otherwise nothing helped: returns `status` with its text, or the error of the recovery itself; the parameters of the
  * last commit, if there are any, are on the device or the host. */
 brim_status brim_recover(brim_recovery *recovery, brim_status status, const char *what, bool *rewound);
-/* [step] The same for a rank whose parameters are lost because another rank lost its own: goes back to the last
- * checkpoint. */
+/* Handles the loss of parameters on another rank, for a rank that must follow: goes back to the last checkpoint.
+ * [step] */
 brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
 /* The size to which an arena of `arena_bytes` should shrink under memory pressure, so that memory use falls below the
  * warning level; at least half of arena_bytes. 0: shrinking is unnecessary, or would not help because host memory is

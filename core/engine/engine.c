@@ -25,7 +25,7 @@ struct brim_engine {
   const brim_backend_ops *ops;
   void *backend;
   int device;
-  int64_t plans;  /* not yet released */
+  int64_t plans;  /* plans that are not released yet */
   bool is_closed; /* the caller closed it; it is freed with the last plan */
 };
 
@@ -33,14 +33,14 @@ struct brim_training_plan {
   brim_arena arena;
   brim_engine *engine;
   brim_network network;
-  brim_model_ops built; /* of network.build */
+  brim_model_ops built; /* the functions of a model that network.build builds */
   const brim_plugin *model;
   void *model_self;
   brim_graph_loss loss;
   brim_list class_weights; /* count 0: none */
   const brim_plugin *optimizer;
   void *optimizer_params;
-  int64_t losses_each; /* of a sample */
+  int64_t losses_each; /* number of losses of a sample */
   brim_plan *plan;
   bool is_placed;
   bool is_freed; /* the caller freed it; it is released with its training */
@@ -52,7 +52,7 @@ struct brim_training {
   const brim_program *train, *update, *answer;
   brim_step step;
   int64_t fed;   /* samples of the current batch */
-  double weight; /* their weights' sum */
+  double weight; /* sum of the weights of these samples */
   void *values;  /* a micro-batch, in the backend's type */
   void *labels, *output;
 };

@@ -323,7 +323,7 @@ const double *brim_exec_metrics_at(const brim_exec *exec)
   return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-/* The address of the proof if there is no check: the sum of the losses, which is the first metric. */
+/* If the plan has no check, the proof is the sum of the losses, which is the first metric. */
 const double *brim_exec_proof_at(const brim_exec *exec)
 {
   return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
@@ -369,7 +369,7 @@ static brim_status start_pieces(brim_exec *exec, const brim_step *step, const do
   return BRIM_OK;
 }
 
-/* The same, node by node. */
+/* Runs the nodes one by one. */
 static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half, brim_reduction_walk *walk, bool sums)
 {
   size_t from, to;

@@ -109,13 +109,13 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
 /* Copy a persistent tensor, or, after its program has run, a tensor that the graph keeps, in plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
-/* The same for `bytes` bytes of the tensor, from byte `first`. */
+/* Copy only `bytes` bytes of the tensor, from byte `first`. */
 brim_status brim_exec_read_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint64_t first,
                                 uint64_t bytes, void *host);
 brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
                                  uint64_t first, uint64_t bytes, const void *host);
-/* Where several threads may write a persistent tensor without a copy, before the first step; NULL: the device's arena
- * is not in host memory. */
+/* Returns the address of a persistent tensor's values, which several threads may read and write between two steps, or
+ * NULL if they are not in an arena in host memory. */
 void *brim_exec_host_values(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 /* Copy whole tensors, as numbers of type `dtype` in host memory; both types must be real. ENOMEM_HOST. */
 brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,

@@ -11,7 +11,7 @@
 typedef struct brim_exec_piece {
   size_t from, to;
   brim_offload_piece offload;
-  void *record[2]; /* by brim_step.is_first_micro_batch; owned by the backend */
+  void *record[2]; /* recordings, by brim_step.is_first_micro_batch; the backend owns them */
 } brim_exec_piece;
 
 typedef struct brim_placed_program {

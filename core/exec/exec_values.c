@@ -105,7 +105,8 @@ brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, c
 
 void *brim_exec_host_values(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
 {
-  return exec->on_host ? brim_exec_pointer(exec, program, tensor) : NULL;
+  const bool is_there = exec->on_host && !brim_offload_pointer(&exec->offload, program, tensor);
+  return is_there ? brim_exec_pointer(exec, program, tensor) : NULL;
 }
 
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)

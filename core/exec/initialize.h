@@ -7,7 +7,7 @@
  * element, so changing one layer does not change the values of others. Skips frozen parameters: see
  * setup/setup_weights.h. */
 brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed);
-/* The same for one parameter. */
+/* Sets one parameter in this way. */
 brim_status brim_initialize_parameter(brim_exec *exec, const brim_program *program, const brim_parameter *parameter,
                                       uint64_t seed);
 /* Computes the initial values of one parameter, of type BRIM_DTYPE_F32 or _F64. */

@@ -55,7 +55,8 @@ static brim_status count_pieces(const brim_plan *plan, const brim_program *p, co
     for (to = from + 1; to < count && !brim_launches_begin_piece(p, to);) to++;
     const brim_program_run run = {.launch = launch + from, .kernel = p->kernel + from, .count = to - from};
     BRIM_TRY(plan->request.backend->count_launches(plan->request.backend_self, &run, out + from));
-    others += out[to]; /* the next piece begins with this count */
+    /* The backend counts launches that belong to no node in this entry, which the next piece overwrites. */
+    others += out[to];
   }
   out[count] = others;
   return BRIM_OK;

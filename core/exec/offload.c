@@ -9,8 +9,8 @@
 #include "graph/offload.h"
 
 /* Marks. At most two groups are being copied in at once, and the copies out of at most two are pending. */
-#define FREE 0 /* after the last use of the window */
-#define DONE 1 /* after a group's kernels */
+#define FREE 0 /* marks the last use of the window */
+#define DONE 1 /* marks the end of a group's kernels */
 #define IN(group) (2 + (uint32_t)(group) % 3)
 #define OUT(group) (5 + (uint32_t)(group) % 3)
 

@@ -34,7 +34,7 @@ void brim_predict_other(brim_profile *profile, const char *what, int64_t n, doub
 #define BRIM_TIMED_WHOLE "whole"
 void brim_predict_whole_name(const brim_program *program, brim_text *out);
 
-/* Other parts of a step, by their names in the profile; n is bytes, and 1 for the last. */
+/* Names in the profile of the other parts of a step. n is the number of bytes; for the last name it is 1. */
 #define BRIM_TIMED_ZERO "zero"
 #define BRIM_TIMED_LOAD "load"
 #define BRIM_TIMED_METRICS "metrics"

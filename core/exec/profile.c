@@ -17,13 +17,13 @@
 #include "base/order.h"
 #include "brim/host.h"
 
-#define DIGITS 6                   /* of a time, as printed */
+#define DIGITS 6                   /* significant digits of a printed time */
 #define WAIT_NANOSECONDS 10000000L /* time between attempts to lock the file for writing */
 #define WAITS_MAX 100              /* number of attempts */
 
 typedef struct item {
   brim_profile_entry entry;
-  uint64_t hash; /* of `what` */
+  uint64_t hash; /* hash of `what` */
   bool used, is_new;
 } item;
 
@@ -468,7 +468,7 @@ void brim_profile_print_used(const brim_profile *p, brim_text *out)
 static void merge(brim_profile *p)
 {
   brim_profile *there = NULL;
-  if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* it is damaged: replace it */
+  if (brim_profile_open(p->path, &p->subject, &there) != BRIM_OK) return; /* the file is damaged, so it is replaced */
   for (size_t i = 0; i < there->count; i++) {
     const brim_profile_entry *e = &there->item[i].entry;
     item *own = find_item(p, e->what, e->n);

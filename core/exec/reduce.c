@@ -60,7 +60,7 @@ static brim_status finish(brim_reduction *r, uint64_t ticket)
   static const char *const name = "wait for a collective";
   const int64_t began = brim_tracing_begin(name);
   const brim_status status = brim_dist_finish(r->dist, ticket);
-  end_followed(r, ticket); /* inside the span, because an arrow from another rank leads to it */
+  end_followed(r, ticket); /* called before the span ends, because an arrow from another rank must lead into the span */
   brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
   return status;
 }
@@ -97,7 +97,8 @@ static brim_status start_bucket(brim_reduction *r)
   return start(r, b->kind, b->dtype, b->offset, b->count);
 }
 
-/* A collective may start and finish before the same node. */
+/* Starts and finishes the collectives that are due before a node. A collective may be due for both before the same
+ * node. */
 brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *w, size_t node)
 {
   const brim_program *p = w->program;

@@ -36,7 +36,7 @@ typedef struct brim_reduction {
 typedef struct brim_reduction_walk {
   const brim_program *program;
   size_t started, finished;
-  uint64_t ticket; /* of the first one */
+  uint64_t ticket; /* ticket of the first collective */
 } brim_reduction_walk;
 
 /* [init] Joins the job. `asynchronous`: the plan's backend works ahead of the host. */

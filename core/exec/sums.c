@@ -8,10 +8,11 @@ brim_status brim_exec_reduce(brim_exec *exec, bool failed)
   const double none = NAN;
   brim_status status = BRIM_OK;
   if (!exec->reduction.dist) return BRIM_OK;
-  if (!failed) status = brim_exec_settle_gradients(exec); /* of a rank without samples */
+  if (!failed) status = brim_exec_settle_gradients(exec); /* a rank without samples has not zeroed its gradients yet */
   if (failed) BRIM_TRY(brim_reduction_settle(&exec->reduction));
   if (failed) status = exec->backend->upload(exec->self, exec->base + exec->plan->metrics_offset, &none, sizeof none);
-  BRIM_TRY(brim_reduction_rest(&exec->reduction)); /* even after a failure, because the other ranks wait for these */
+  /* Runs even after a failure, because the other ranks wait for these sums. */
+  BRIM_TRY(brim_reduction_rest(&exec->reduction));
   BRIM_TRY(brim_reduction_metrics(&exec->reduction, 2));
   BRIM_TRY(brim_reduction_order(&exec->reduction));
   return status;

@@ -26,7 +26,7 @@ typedef struct subject {
   /* wanted: missing in the profile; runs: in every round, because its time or the next one's is wanted. */
   bool wanted, runs;
   double seconds[ROUNDS_MAX];
-  double least; /* of the sets so far */
+  double least; /* the least seconds of the sets so far */
 } subject;
 
 enum { ZERO, LOAD, METRICS, OTHERS };

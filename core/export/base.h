@@ -27,8 +27,8 @@ void brim_export_base_close(brim_export_base *base);
 typedef struct brim_export_model {
   const brim_parameters *parameters;
   const brim_weights_map *map; /* the map for a folder; NULL: names are unchanged */
-  uint32_t dtype;              /* of a folder: 0: unchanged */
-  const brim_gguf_type *type;  /* of a GGUF file */
+  uint32_t dtype;              /* for a folder: the type of the values; 0: unchanged */
+  const brim_gguf_type *type;  /* for a GGUF file: the type of the values */
   const double *add;           /* for each parameter: a number added to its values in the file; NULL: none */
   brim_weights_search search;
   const char *data; /* see BRIM_EXPORT_DATA_KEY */

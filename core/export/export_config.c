@@ -30,7 +30,7 @@ static json_t *json_of_text(const brim_yaml *node)
   const long long whole = strtoll(s, &end, 10);
   if (!*end && errno == 0) return json_integer(whole);
   const double real = strtod(s, &end);
-  json_t *number = !*end ? json_real(real) : NULL; /* also NULL if infinite */
+  json_t *number = !*end ? json_real(real) : NULL; /* NULL also if the number is infinite */
   return number ? number : json_string(s);
 }
 

@@ -94,8 +94,8 @@ static brim_status copy_one(const char *from_folder, const char *to_folder, cons
   if (access(from, F_OK) != 0) return BRIM_OK;
   BRIM_TRY(brim_path_join(to, to_folder, name));
   BRIM_TRY(brim_file_copy(from, to));
-  BRIM_TRY(brim_file_hash(from, &bytes[0], &hash[0]));
-  BRIM_TRY(brim_file_hash(to, &bytes[1], &hash[1]));
+  BRIM_TRY(brim_file_xxh64(from, &bytes[0], &hash[0]));
+  BRIM_TRY(brim_file_xxh64(to, &bytes[1], &hash[1]));
   if (bytes[0] == bytes[1] && hash[0] == hash[1]) return BRIM_OK;
   return brim_fail(BRIM_EINTERNAL, "'%s' differs from '%s', of which it is a copy", to, from);
 }

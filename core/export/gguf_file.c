@@ -19,7 +19,7 @@ typedef struct writer {
   const brim_weights_map *map;
   brim_gguf_head head;
   brim_gguf_tensor *tensor;
-  brim_weights_way *way; /* of each parameter */
+  brim_weights_way *way; /* the way of each parameter */
   int64_t *heads;        /* 0: rows stay */
   double *add;
   size_t count;

@@ -73,7 +73,7 @@ typedef struct turn {
   uint64_t seed;
   double factor; /* factor of the schedule, which counts rounds */
   int64_t steps; /* taken so far */
-  double rates;  /* the sum of their learning rates */
+  double rates;  /* the sum of the learning rates of these steps */
   double pull;   /* weight of the distance from the global model */
   double steer;  /* factor of the control: 1, or 0 for a personal model, which has none */
 } turn;

@@ -14,9 +14,9 @@ typedef struct brim_client_result {
   int64_t place;           /* the client's place in the round's order of selection */
   double load;             /* number of its samples; decides which rank trains the client, and when */
   double weight;           /* weight of its update in the sum; see fold in brim/ops.h */
-  double loss, correct;    /* sums over these samples, as the metrics hold them */
+  double loss, correct;    /* sums over these samples, in the form of the metrics */
   double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
-  double norm;             /* of its update */
+  double norm;             /* Euclidean norm of its update */
   double rates;            /* divisor of its control, see brim_control_rates; known only to the rank that trained it */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double personal;         /* accuracy of its personal model, measured while that model trains (Ditto); else NAN */
@@ -26,7 +26,7 @@ typedef struct brim_client_result {
   int64_t number;          /* number of its training, the key of its random numbers: the round; see federate.async */
   double discount;         /* factor on the weight of its update, but not on the divisor: 1 unless it is stale */
   brim_fate fate;          /* in the simulated world; without one the client arrives and uses nothing */
-  bool is_done;            /* it has trained, or will not arrive in the simulated world */
+  bool is_done;            /* the client has trained, or will not arrive in the simulated world */
   bool arrived;            /* whether its update is in the sum */
 } brim_client_result;
 

@@ -16,10 +16,10 @@ typedef struct part {
   size_t parameter; /* the parameter's index, the same in all plans */
   int64_t count;    /* values */
   uint64_t at;      /* place of c_i in a client's state */
-  uint32_t dtype;   /* of c_i */
+  uint32_t dtype;   /* type of c_i */
   int64_t first;    /* index of its first value in `now` and `next` */
   brim_shape shape;
-  const char *name; /* of c in checkpoints */
+  const char *name; /* name of c in checkpoints */
 } part;
 
 struct brim_control {
@@ -28,7 +28,7 @@ struct brim_control {
   size_t count;
   int64_t values, clients;
   double share;       /* factor of c in the clients' correction: 1, or 0 for FedDyn */
-  double alpha;       /* of FedDyn; else 0 */
+  double alpha;       /* alpha of FedDyn; else 0 */
   double *now, *next; /* [values] c and c' */
   double *room;       /* FedDyn: memory for the largest part; else NULL */
 };

@@ -26,8 +26,8 @@ struct brim_kept {
   size_t residuals;
   const field *personal; /* [personals] the personal model, in the array after the residuals */
   size_t personals;
-  uint64_t bytes; /* of a client's state */
-  uint64_t hash;  /* of names and sizes */
+  uint64_t bytes; /* bytes of a client's state */
+  uint64_t hash;  /* hash of names and sizes */
   int64_t clients;
 };
 
@@ -63,7 +63,7 @@ static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim
   for (size_t i = 0; i < g->parameter_count && brim_setup_is_ditto(setup); i++)
     if (!g->parameter[i].is_frozen) add_field(k, i, g->parameter[i].value);
   k->personals = (size_t)(k->field + k->count - k->personal);
-  k->count = values; /* the other fields have functions of their own */
+  k->count = values; /* the functions for residuals and personal models write the other fields */
   BRIM_TRY(brim_control_open(setup, g, control, &k->control));
   if (k->bytes == brim_setup_kept_bytes(setup)) return BRIM_OK;
   return brim_fail(BRIM_EINTERNAL, "a client state takes %" PRIu64 " bytes, but %" PRIu64 " were planned", k->bytes,

@@ -12,7 +12,7 @@ typedef struct brim_noise {
   int64_t count, round;
   double deviation;
   uint64_t seed;
-  uint32_t stream;                  /* of the tensor */
+  uint32_t stream;                  /* stream of random numbers of the tensor */
   const brim_client_result *client; /* [clients] the clients that add local noise; NULL: central noise */
   int64_t clients;
 } brim_noise;
@@ -20,7 +20,7 @@ typedef struct brim_noise {
 typedef struct brim_protection {
   const brim_settings *settings;
   double clip_norm; /* clip norm of the current round; 0: updates are not clipped */
-  double next;      /* of the next round */
+  double next;      /* clip norm of the next round */
   double values;    /* in an update */
   double weight; /* weight of every update before clipping: a power of two such that a round's weights add up to at most
                     1 */

@@ -8,7 +8,7 @@
 #include "federate/attack.h"
 #include "federate/round_parts.h"
 
-/* The other ranks wait meanwhile. */
+/* Rejects network.sleep if a rank may wait for transfers longer than the other ranks wait for that rank. */
 static brim_status check_sleep(const brim_federation *f)
 {
   const brim_setup *s = f->setup;
@@ -125,7 +125,8 @@ static int64_t count_arrived(const brim_federation *f)
 
 static void keep_sums(brim_federation *f)
 {
-  if (!f->is_open || count_arrived(f) == 0 || f->whole) return; /* rows in a file stay valid */
+  /* Rows of updates in a file stay valid without the plan. */
+  if (!f->is_open || count_arrived(f) == 0 || f->whole) return;
   f->sums = brim_try_malloc(bytes_of_sums(brim_federation_serve(f)));
   if (!f->sums || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
 }

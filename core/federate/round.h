@@ -24,7 +24,7 @@ typedef struct brim_round_result {
   double selection_seconds; /* real seconds that the selector took */
   bool is_async;            /* federate.async: */
   double staleness;         /* mean age of the updates that arrived, in rounds; NAN: none arrived */
-  int64_t staleness_most;   /* of these updates */
+  int64_t staleness_most;   /* the largest age among these updates */
   int64_t stale;            /* updates that were too stale and are left out */
 } brim_round_result;
 

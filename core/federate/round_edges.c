@@ -98,7 +98,7 @@ void brim_edges_distribute(brim_federation *f)
 
 typedef struct pass {
   brim_federation *federation;
-  double weight;     /* of the edge's clients */
+  double weight;     /* weight of the edge's clients */
   bool has_diverged; /* a parameter of the edge has moved too far, or is not finite */
 } pass;
 
@@ -296,7 +296,7 @@ static brim_status train_edges(brim_federation *f, brim_client_result *before)
 
 brim_status brim_edges_train(brim_federation *f)
 {
-  if (next_edge(f) < 0) return BRIM_OK; /* nothing to do, or only another rank repeats its part */
+  if (next_edge(f) < 0) return BRIM_OK; /* this rank has nothing to do, or only another rank repeats its part */
   brim_client_result *before = brim_try_calloc((size_t)f->clients, sizeof *before);
   if (!before) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the clients of edges");
   const brim_status status = train_edges(f, before);

@@ -31,7 +31,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
     return BRIM_OK;
   }
   if (status != BRIM_OK) {
-    *result = before; /* it will be trained again from the start */
+    *result = before; /* the client will be trained again from the start */
     return status;
   }
   if (f->whole) {
@@ -43,7 +43,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
   brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
-  /* Another lane may add to the sum next. */
+  /* The sum must be complete before another lane adds to it. */
   if (folded == BRIM_OK && f->lanes > 1) folded = brim_exec_wait(w->lane.exec);
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);

@@ -67,14 +67,14 @@ struct brim_federation {
   int64_t *turn, turns;     /* [turns] the clients that this rank still has to train, in that order */
   double *speed;            /* [ranks] samples per second in the last rounds, exchanged among the ranks */
   double *load;             /* [ranks] each rank's share of a round */
-  bool has_speeds;          /* otherwise all are 1 */
+  bool has_speeds;          /* speeds are known; otherwise all are 1 */
   brim_pace pace;           /* report of this rank in the current round */
   float *sketch;            /* [most, BRIM_SKETCH] sketches of updates, or NULL if none are needed */
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums contain the clients of `round` that have arrived */
-  void *sums;               /* these sums, tensor by tensor, while nothing is placed; or NULL */
+  void *sums;               /* the sums, tensor by tensor, while nothing is placed; or NULL */
   brim_lane_fn ask;         /* computes a number of a client in a lane instead of training the client; else NULL */
-  double *answer;           /* its results by turn */
+  double *answer;           /* the results of `ask`, by turn */
   const int64_t *turn_of;   /* the clients whose turns these are */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed, so no more clients are started */

@@ -27,7 +27,7 @@ typedef struct call {
   brim_losses_fn losses;
   void *context;
   brim_status asked; /* status of the host's last computation of losses for the selector */
-  brim_error loss;   /* its error text, if other ranks could not be reached */
+  brim_error loss;   /* error text of `asked`, if other ranks could not be reached */
 } call;
 
 struct brim_selection_host {
@@ -454,7 +454,7 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
 void brim_selection_end(brim_selection_host *h, bool is_committed)
 {
   if (is_committed) h->undo_count = 0;
-  if (h->undo_count == 0) return; /* even if the selector has not learned from the round */
+  if (h->undo_count == 0) return; /* true also if the selector has not learned from the round */
   put_back(h);
   swap_states(h);
 }

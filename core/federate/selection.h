@@ -28,9 +28,9 @@ brim_fleet_columns brim_selection_columns(brim_selection_host *host);
 typedef struct brim_selection_wish {
   int64_t round, wanted, candidates; /* round: from 0; wanted: at most `candidates` */
   brim_losses_fn losses;
-  void *context;  /* of losses */
+  void *context;  /* passed to `losses` */
   int64_t number; /* key of the selector's random numbers; equal to the round if each round has one selection */
-  bool continues; /* not the first selection since brim_selection_begin: the selector's changes accumulate */
+  bool continues; /* another selection came before, since brim_selection_begin: the selector's changes accumulate */
 } brim_selection_wish;
 /* [step] Begins a round with any number of selections: discards uncommitted changes of the selector's state. */
 void brim_selection_begin(brim_selection_host *host);

@@ -19,11 +19,11 @@ typedef struct reader {
   FILE *file;
   char *line; /* the current line, without its end */
   size_t room;
-  int64_t number;                /* its number, from 1 */
-  const char *name[COLUMNS_MAX]; /* of the columns */
+  int64_t number;                /* number of the current line, from 1 */
+  const char *name[COLUMNS_MAX]; /* names of the columns */
   int columns;
-  double value[COLUMNS_MAX];  /* of the present line */
-  size_t column[COLUMNS_MAX]; /* where each value begins, from 1 */
+  double value[COLUMNS_MAX];  /* values of the current line */
+  size_t column[COLUMNS_MAX]; /* position at which each value begins, from 1 */
 } reader;
 
 /* Returns ECONFIG for a column of the current line. */

@@ -8,7 +8,7 @@
 
 struct brim_versions {
   int64_t slots, values; /* values: of a version */
-  uint64_t bytes;        /* of a version */
+  uint64_t bytes;        /* bytes of a version */
   uint32_t dtype;
   int32_t *of_slot; /* [slots] versions; -1: none yet */
   char *data;       /* [slots, bytes] */

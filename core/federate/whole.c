@@ -24,7 +24,7 @@ struct brim_whole {
   const double **update;    /* [rows] its rows */
   void *read;               /* [plan.block] values of the file */
   double *out;              /* [plan.largest] the result for a tensor, or the tensor's sums */
-  void *scratch;            /* of the aggregator */
+  void *scratch;            /* scratch memory of the aggregator */
 };
 
 /* ---- the file ---- */

@@ -218,7 +218,7 @@ static brim_link find_link(const brim_fleet *f, int64_t client, int64_t round)
   return link;
 }
 
-/* The client's part of a transfer. */
+/* Returns the seconds of a transfer between the client and its edge or the server. */
 static double send(const brim_fleet *f, const brim_link *link, int64_t client, int64_t bytes, double delay)
 {
   return brim_link_seconds(link, (double)f->channel[client], bytes, delay);
@@ -461,7 +461,7 @@ brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const in
   if (f->rounds > 1) wait_for_edges(f, client, count, fate);
   for (int64_t i = 0; i < count; i++) {
     const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, client[i], f->bytes, true);
-    fate[i].spent.seconds += trip.down + trip.up; /* until the server has the sum */
+    fate[i].spent.seconds += trip.down + trip.up; /* adds the time until the server has the sum */
     if (deadline > 0 && fate[i].spent.seconds > deadline) fate[i].outcome = BRIM_OUTCOME_LATE;
   }
   if (!s->privacy.draws_poisson) drop_surplus(fate, count, s->clients_per_round);

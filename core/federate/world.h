@@ -14,10 +14,10 @@ typedef struct brim_fleet brim_fleet; /* the clients of the world */
 /* How a client's work in a round ends. */
 enum brim_outcome {
   BRIM_OUTCOME_ARRIVES,
-  BRIM_OUTCOME_DROPOUT, /* it stops before its update arrives */
-  BRIM_OUTCOME_LATE,    /* its update would arrive after the deadline */
+  BRIM_OUTCOME_DROPOUT, /* the client stops before its update arrives */
+  BRIM_OUTCOME_LATE,    /* the update would arrive after the deadline */
   BRIM_OUTCOME_SURPLUS, /* enough other updates arrive first (federate.over_selection) */
-  BRIM_OUTCOME_STALE    /* it started more than federate.max_staleness rounds ago (federate.async) */
+  BRIM_OUTCOME_STALE    /* the client started more than federate.max_staleness rounds ago (federate.async) */
 };
 
 typedef struct brim_expense {
@@ -37,7 +37,7 @@ typedef struct brim_fate {
 #define BRIM_ATTEMPTS_MAX 100
 /* An attempt at a round. Another attempt follows only if too few clients arrive. */
 typedef struct brim_moment {
-  int64_t round, attempt; /* from 0 */
+  int64_t round, attempt; /* both from 0 */
   double clock;           /* simulated seconds since the start of the run */
   /* Key of the random numbers: the round; with federate.async the number of the check or of the start. */
   int64_t number;

@@ -127,7 +127,7 @@ static bool move_before_view(const pass *p, const brim_node *first, brim_node *v
     return false;
   if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1 || !fused_of(first, second)) return false;
   second->in[0] = inner;
-  outer->shape = inner->shape; /* the shape of the activation now */
+  outer->shape = inner->shape; /* the activation, which now comes first, has the shape of `inner` */
   outer->name = second->name;
   second->out[0] = view->in[0] = outer;
   view->out[0] = last;
@@ -155,7 +155,7 @@ static bool move_after(const pass *p, size_t i)
   if (!op || !moves || next->in[0] != between || p->readers[between->id] > 1 || is_norm(g, relu->in[0])) return false;
   if (!(p->fusions & op->fusion.kind) || (p->offers && !p->offers(p->arg, op->name))) return false;
   next->in[0] = relu->in[0];
-  next->out[0] = relu->in[0] = between; /* now next's result */
+  next->out[0] = relu->in[0] = between; /* `between` is now the result of `next` */
   between->shape = last->shape;
   between->bytes = last->bytes;
   relu->out[0] = last;

@@ -17,7 +17,7 @@
 /* q, k or v of an attention. */
 typedef struct part {
   const brim_node *slice;
-  brim_node *rotation, *cache; /* after the slice, or NULL */
+  brim_node *rotation, *cache; /* nodes that follow the slice, or NULL */
 } part;
 
 typedef struct pass {

@@ -147,8 +147,8 @@ static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_sh
     return NULL;
   }
   p.is_frozen = g->freezing;
-  p.is_small =
-      g->freezing && g->frozen_type && shape->rank >= 2; /* not vectors: they are small, and need more precision */
+  p.is_small = g->freezing && g->frozen_type &&
+               shape->rank >= 2; /* vectors are not stored small: they take little memory, and need more precision */
   brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
   if (!value) return NULL;
   p.value = value;

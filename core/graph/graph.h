@@ -63,7 +63,7 @@ typedef struct brim_further {
 typedef struct brim_state {
   brim_tensor *tensor;
   size_t parameter; /* index */
-  int64_t first;    /* index of the tensor's first element in the whole state; not 0 only with slices */
+  int64_t first;    /* index of the tensor's first element in the whole state; more than 0 only for a slice */
 } brim_state;
 
 /* The part of a parameter that a rank updates: see graph/shard.h. The tensors lie in the parameter's own, from element
@@ -79,7 +79,7 @@ typedef struct brim_gradient_shard {
   brim_tensor *own;        /* this rank's part of the sum over all ranks, persistent */
 } brim_gradient_shard;
 
-/* Where a gradient lies within a larger one. */
+/* The place of a gradient within a larger one. */
 typedef struct brim_within {
   const brim_tensor *of; /* the larger gradient, possibly the tensor itself; NULL: none */
   uint64_t at;           /* bytes */
@@ -160,7 +160,7 @@ struct brim_graph {
   bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
   const void *offers_arg;
   size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
-  uint64_t recomputed_flops; /* their work */
+  uint64_t recomputed_flops; /* work of these clones */
   brim_node **plain;         /* the nodes without clones, as soon as there are clones; else NULL */
   size_t plain_nodes, plain_tensors;
   bool *want;             /* by tensor id: brim_autodiff_want; allocated at its first call */
@@ -204,10 +204,10 @@ typedef struct brim_graph_options {
   int64_t classes, batch; /* classes: see brim_classes */
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all samples */
   uint32_t real;
-  uint32_t activations;   /* their storage type; 0: `real`. See graph/lower.h */
+  uint32_t activations;   /* storage type of activations; 0: `real`. See graph/lower.h */
   bool training;          /* build dropout and the backward pass too */
   bool folds_later;       /* the backward pass ends at tensors made of parameters; the update computes the rest */
-  bool squares;           /* also sum the squares of the losses */
+  bool squares;           /* builds the sum of the squares of the losses too */
   bool keep_output;       /* the output is read after the program */
   bool keep_features;     /* the backbone's features are read after the program */
   bool keep_token_losses; /* the loss of each token is read after the program, with the answers that `kept_answers`
@@ -228,7 +228,7 @@ typedef struct brim_update_options {
   const char *op;                /* for one parameter: "adamw"; "formula" for formulas; NULL: no training */
   const char *formula;           /* brim/optimizer.h; NULL if `op` is not "formula" */
   const char *const *scalars;    /* names for the formula, NULL-terminated */
-  uint32_t state_count;          /* its states; each has the parameter's type and shape */
+  uint32_t state_count;          /* the optimizer's states; each has the parameter's type and shape */
   const char *const *state_name; /* NULL: they are numbered */
   /* Adapts *out, which has the fields above, to a parameter; NULL: all parameters use those fields. */
   void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
@@ -293,11 +293,11 @@ void brim_graph_free(brim_graph *g);
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training);
 /* Appends a node; the operation's infer makes its outputs. On error returns NULL, and the graph holds the error. */
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
-                           const brim_attr *attr); /* Whether an operation accepts x; false once the graph has failed.
-                                                      Sets an error if x is NULL or belongs to another graph. */
-bool brim_graph_accepts(
-    brim_graph *g, const char *op, const char *name,
-    const brim_tensor *x); /* The same for an operation on real numbers, which rejects indices too. */
+                           const brim_attr *attr);
+/* Whether an operation accepts x; false once the graph has failed. Sets an error if x is NULL or belongs to another
+ * graph. */
+bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
+/* Whether an operation on real numbers accepts x; it rejects indices too. */
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* Sets the error "axes is NULL" if the author passed NULL for a list. */
 bool brim_graph_needs_list(brim_graph *g, const char *op, const char *name, const void *list, const char *what);
@@ -357,7 +357,7 @@ void brim_graph_cut_backward(brim_graph *g);
  * brim_graph_fuse_loss merged the loss with its gradient, that node too. After these nodes, the step's loss is
  * known. */
 size_t brim_graph_to_loss(const brim_graph *g);
-/* As brim_graph_node, but returns the only output; NULL on error. */
+/* Appends a node like brim_graph_node, but returns its only output; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);
 /* Makes an activation of in[0]'s type with the given shape; for the infer functions of operations. */

@@ -128,7 +128,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
       const brim_tensor *t = n->out[k];
       join_larger(p, t, last);
       if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0)
-        continue; /* another node has made its buffer, and this node only adds to it */
+        continue; /* another node has made the tensor's buffer, and this node only adds to it */
       const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
@@ -473,7 +473,7 @@ static void move_first(brim_program *p, const bool *moved, size_t count)
     if (g->tensor[i]->producer >= 0) g->tensor[i]->producer = to[g->tensor[i]->producer];
   for (size_t i = 0; i < p->buffer_count; i++) {
     brim_buffer *b = &p->buffer[i];
-    if (b->first > 0) b->first = to[b->first]; /* 0: at the start, like the inputs */
+    if (b->first > 0) b->first = to[b->first]; /* 0 stays: inputs, too, exist from the start */
     b->last = b->last < (int32_t)g->node_count ? to[b->last] : b->last;
   }
   p->live_node = to[p->live_node];

@@ -10,9 +10,9 @@ void brim_layout_find(brim_program *p, uint64_t alignment);
 /* Fills the buffers' offsets (from the start of the transient part) and transient_bytes, which is BRIM_LAYOUT_UNPLACED
  * before. Does nothing if they are placed. */
 void brim_layout_place(brim_program *p);
-/* The same for a backend that records programs, which can then make all copies of parameters in a smaller type in one
- * launch. Moves casts of parameters in the forward pass to the program's start, as far as their results have room from
- * there on; the program never needs more memory. Node indices change. */
+/* Does the same for a backend that records programs. Such a backend can then make all copies of parameters in a smaller
+ * type in one launch. Moves casts of parameters in the forward pass to the program's start, as far as their results
+ * have room from there on; the program never needs more memory. Node indices change. */
 void brim_layout_place_casts_first(brim_program *p);
 /* Call after that for a plan whose steps have several micro-batches. As far as there is room, keeps the results of such
  * casts in the same place in all training programs until the end of the step, so that only the first micro-batch of the

@@ -14,7 +14,7 @@ static brim_status infer_cast(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Only for the gradient of the data, if requested, because parameters' gradients skip casts. */
+/* Used only for the gradient of the data, if requested, because parameters' gradients skip casts. */
 static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
@@ -39,7 +39,7 @@ typedef struct pass {
 
 static void store_as(const brim_graph *g, brim_tensor *t, uint32_t dtype)
 {
-  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends have a wider type, and they keep it */
+  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends have a wider type, and they keep values in it */
   t->dtype = dtype;
   t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(dtype);
 }
@@ -86,12 +86,12 @@ static bool copies_small(const pass *p, const brim_node *n)
   return false;
 }
 
-/* Such a node reads the weight in its stored type, because a wide copy of an embedding table would be large: a new node
- * copies the values, and this node becomes the cast of its result. */
+/* Handles a node that copies values of a weight. It reads the weight in its stored type, because a wide copy of an
+ * embedding table would be large: a new node copies the values, and this node becomes the cast of its result. */
 static bool cast_after(const pass *p, brim_node *n)
 {
   brim_graph *g = p->g;
-  if (p->dtype == g->frozen_type && g->real == BRIM_DTYPE_F32) return true; /* nothing to cast */
+  if (p->dtype == g->frozen_type && g->real == BRIM_DTYPE_F32) return true; /* without a smaller type nothing is cast */
   brim_tensor *y = brim_graph_apply(g, n->op, n->name, n->in, n->in_count, &n->attr);
   if (y && p->dtype != g->real) {
     y = brim_graph_apply(g, "cast", n->name, &y, 1, &(brim_attr){.cast = {g->frozen_type}});

@@ -31,7 +31,7 @@ enum brim_op_kind {
   BRIM_KIND_POOLING,
   BRIM_KIND_REDUCTION, /* sums, softmax, losses, metrics */
   BRIM_KIND_LOOKUP,
-  BRIM_KIND_COPY, /* the same for other types and layouts */
+  BRIM_KIND_COPY, /* copies, also to another type or layout */
   BRIM_KIND_UPDATE,
   BRIM_OP_KINDS
 };
@@ -45,7 +45,7 @@ static inline bool brim_kind_is_product(enum brim_op_kind kind)
  * node of the second. */
 typedef struct brim_fusion {
   uint64_t kind; /* enum brim_fusion_kind; 0: the fusion pass does not make this operation */
-  /* when the first one's result is an output */
+  /* in which graphs the first one's result is an output */
   enum { BRIM_STAYS_NEVER, BRIM_STAYS_IN_TRAINING, BRIM_STAYS } first_stays;
   /* Turns `first` into the fused node. Returns false, with nothing changed, if the two cannot be fused. */
   bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);
@@ -64,9 +64,9 @@ typedef struct brim_op {
   /* The inputs whose memory out[0] may overwrite if no later node needs them: BRIM_OP_INPLACE(i) | ... The plan uses
    * the first of them that is free. The kernel must read each element before it writes that element. */
   uint32_t inplace;
-  /* The same for out[1], which never overwrites the input that out[0] overwrites. If out[0] is never read, out[1] may
-   * get its memory, so the kernel may write an element of out[1] only when it no longer needs that element of
-   * out[0]. */
+  /* The inputs whose memory out[1] may overwrite. out[1] never overwrites the input that out[0] overwrites. If out[0]
+   * is never read, out[1] may get its memory, so the kernel may write an element of out[1] only when it no longer needs
+   * that element of out[0]. */
   uint32_t inplace_second;
   /* The inputs that the kernel still reads after it has written a part of out[0]. So out[0] never overwrites memory
    * that one of them shares. */

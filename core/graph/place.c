@@ -212,7 +212,7 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
     else if (brim_graph_is_frozen(g, t)) {
       p->tensor_offset[i] = frozen_at;
       frozen_at += brim_round_up(t->bytes, a);
-    } else if (brim_graph_offloaded(g, t) < 0) { /* otherwise no node of this program uses it */
+    } else if (brim_graph_offloaded(g, t) < 0) { /* no node of this program uses an offloaded tensor without a buffer */
       p->tensor_offset[i] = at[t->role];
       at[t->role] += brim_round_up(t->bytes, a);
     }

@@ -168,8 +168,8 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.offers_arg = plan->request.backend;
   const enum brim_recompute_kind kind = plan->request.recompute;
   const bool blocks = kind == BRIM_RECOMPUTE_BLOCKS || kind == BRIM_RECOMPUTE_FULL;
-  /* Where a whole block is recomputed, its end is smaller apart: relu's gradient frees its operands before the gradient
-   * of the norm needs x. */
+  /* If a whole block is recomputed, its end needs less memory as separate nodes: relu's gradient frees its operands
+   * before the gradient of the norm needs x. */
   if (options.training && blocks) options.fuse &= ~(uint64_t)BRIM_FUSE_NORM_ADD;
   brim_count(BRIM_COUNTED_GRAPHS);
   BRIM_TRY(brim_graph_build(&options, out));

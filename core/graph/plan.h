@@ -40,7 +40,7 @@ typedef struct brim_range {
 typedef struct brim_offload_group {
   int32_t from, to;    /* nodes [from, to) */
   int32_t first, last; /* nodes between which the states have buffers, inclusive */
-  uint64_t bytes;      /* of the states' buffers */
+  uint64_t bytes;      /* bytes of these buffers */
 } brim_offload_group;
 
 enum brim_program_kind {
@@ -93,7 +93,7 @@ typedef struct brim_program {
   brim_cost cost;
 } brim_program;
 
-/* How often a node runs in a step that runs its program `times` times. */
+/* Returns how often a node runs in a step that runs its program `times` times. */
 static inline double brim_program_times(const brim_program *p, size_t node, double times)
 {
   return node < p->kept_casts && times > 1 ? 1 : times;
@@ -162,7 +162,7 @@ typedef struct brim_plan {
   uint64_t metrics_bytes; /* zeroed each step */
   brim_range *zeroed;     /* the parts of the gradients that are zeroed each step: see graph/overwritten.h */
   size_t zeroed_count;
-  uint64_t zeroed_bytes;        /* of these parts */
+  uint64_t zeroed_bytes;        /* bytes of these parts */
   brim_gradient_bucket *bucket; /* in the order in which the ranks add them up */
   size_t bucket_count;
   brim_shards *shards;                   /* NULL: every rank updates all parameters */
@@ -178,7 +178,7 @@ typedef struct brim_plan {
    * a lane keeps nothing between rounds. */
   struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
   int32_t lane_count;      /* planned lanes, of which request.lanes can be placed; 0: no federation */
-  uint64_t lane_bytes;     /* of each lane */
+  uint64_t lane_bytes;     /* bytes of each lane */
   int32_t sharers;         /* holders besides the first */
   brim_arena arena;
 } brim_plan;

@@ -26,14 +26,14 @@
 #define TRIES_MAX 256
 /* Larger graphs get only one descent, because further descents find little that the blocks do not. */
 #define DESCENTS_NODES_MAX 200
-/* How often the blocks are solved for one budget. */
+/* Limit for solving the blocks for one budget. */
 #define SOLVES_MAX 3
 /* Budgets that are tried below the smallest 64th for which the blocks have a solution. */
 #define LEAST_SOLVES_MAX 4
 /* Limit for the sum of the sizes of all solutions. */
 #define SOLVES_SIZE_MAX (56 << 20)
 
-enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory possible */
+enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* the last level, with the least memory possible, has no slot */
 
 typedef struct found {
   uint64_t bytes, work, flops; /* bytes 0: none */
@@ -54,7 +54,7 @@ typedef struct search {
   int32_t *first_view, *next_view;     /* by node: first and next view of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
   worth *ranked;                       /* see rank */
-  size_t rank_count, heap;             /* of them */
+  size_t rank_count, heap;             /* sizes of `ranked` and of the heap in it */
   uint32_t *list;                      /* nodes dropped in a step */
   bool solves;                         /* the search now solves the blocks */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
@@ -237,7 +237,8 @@ static found *slot_of(search *s, uint64_t bytes)
   return &s->slot[bytes * SLOTS / (s->start_bytes + 1)];
 }
 
-/* Whether the current set is better than another one. A descent's set is, if it is as good as one of the blocks. */
+/* Whether the current set is better than another one. Of two equally good sets, one from a descent is better than one
+ * from the blocks. */
 static bool is_best(const search *s, const found *f, uint64_t cost, uint64_t other)
 {
   return f->bytes == 0 || cost < other || (cost == other && f->of_blocks && !s->solves);
@@ -326,7 +327,7 @@ static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
   return true;
 }
 
-/* Looks for solutions with less memory than `solved`, for which there is one, down to `unsolved`. */
+/* Looks for solutions with less memory than `solved`, for which a solution is known, down to `unsolved`. */
 static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint64_t solved)
 {
   for (int tries = 0; tries < LEAST_SOLVES_MAX; tries++) {

@@ -18,7 +18,7 @@
 #define MANY 40        /* with this many blocks or more, not all segment lengths are tried */
 #define PLACES_MAX 128 /* steps in which bytes kept so far are counted; half as many if there are many blocks */
 
-#define IMPOSSIBLE INT64_MAX /* as work */
+#define IMPOSSIBLE INT64_MAX /* the work of a choice that is not possible */
 
 /* The least work for about this many bytes kept before a block. */
 typedef struct place {
@@ -367,7 +367,7 @@ static void list_sources(const brim_blocks *b, size_t at, sources *out)
   }
 }
 
-/* Where a segment leads. The search does not continue from a place if another one has no more bytes kept and less
+/* The place to which a segment leads. The search drops a place if another place has no more bytes kept and less
  * work. */
 typedef struct target {
   place *place;

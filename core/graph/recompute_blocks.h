@@ -8,7 +8,7 @@ typedef struct brim_blocks brim_blocks;
 /* Arrays indexed by node of the forward pass. */
 typedef struct brim_blocks_given {
   const bool *end;      /* a block ends here: of all results so far, later nodes read only this node's */
-  const bool *repeats;  /* its results may be dropped and computed again */
+  const bool *repeats;  /* the node's results may be dropped and computed again */
   const uint64_t *work; /* the cost of running the node again */
 } brim_blocks_given;
 

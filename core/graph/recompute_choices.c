@@ -2,7 +2,7 @@
 #include "graph/recompute_choices.h"
 
 #define PERIOD_MAX 4 /* longest period, in blocks, with which blocks may repeat */
-#define STEPS 12     /* of bytes kept */
+#define STEPS 12     /* steps into which the range of kept bytes is divided */
 #define CHOICES_MAX (2 * BRIM_PRICES + STEPS)
 #define CANDIDATES_MAX 1024
 _Static_assert(CHOICES_MAX *CHOICES_MAX <= CANDIDATES_MAX && 1 << BRIM_ATOMS_MAX <= CANDIDATES_MAX, "there is room");
@@ -80,7 +80,7 @@ static int64_t larger(int64_t a, int64_t b)
  * or before the recomputation of an atom that reads them. `to` of the block: the atom is not recomputed. */
 typedef struct moments {
   uint32_t of[BRIM_ATOMS_MAX];
-  uint32_t asks; /* when results from before the block are needed */
+  uint32_t asks; /* the node before which results from before the block are needed */
 } moments;
 
 static void ask(moments *m, const brim_chain_block *k, uint32_t atom, uint32_t when)

@@ -4,7 +4,7 @@
 #define BRIM_GRAPH_RECOMPUTE_CHOICES_H
 #include "graph/recompute_blocks.h"
 
-#define BRIM_ATOMS_MAX 10   /* of a block */
+#define BRIM_ATOMS_MAX 10   /* limit for atoms of a block */
 #define BRIM_SEGMENT_MAX 40 /* blocks in a segment */
 #define BRIM_PRICES 7       /* prices per byte */
 
@@ -26,7 +26,7 @@ typedef struct brim_choice {
 typedef struct brim_choice_need {
   int64_t needs; /* the larger of `peak` and `kept` */
   int64_t kept, work;
-  int16_t index; /* of the choice */
+  int16_t index; /* index of the choice */
 } brim_choice_need;
 
 typedef struct brim_choices {
@@ -45,17 +45,18 @@ typedef struct brim_chain_block {
   int64_t others_of[BRIM_ATOMS_MAX];  /* bytes of its results that the backward pass does not read */
   int64_t scratch_of[BRIM_ATOMS_MAX]; /* workspace of its nodes */
   uint32_t used[BRIM_ATOMS_MAX];      /* the last forward node that reads its results */
-  uint32_t wanted[BRIM_ATOMS_MAX];    /* the first node of the backward pass that reads its results; `to`: none */
-  bool end_drops;                     /* the last atom is the end */
-  int64_t waits;                      /* bytes kept for the backward pass if nothing is dropped */
-  int64_t before;                     /* the same for all earlier blocks */
+  uint32_t wanted[BRIM_ATOMS_MAX]; /* the first node of the backward pass that reads its results; `to` if no node reads
+                                      them */
+  bool end_drops;                  /* the last atom is the end */
+  int64_t waits;                   /* bytes kept for the backward pass if nothing is dropped */
+  int64_t before;                  /* bytes that all earlier blocks keep for the backward pass if nothing is dropped */
   uint32_t from, to; /* the block's nodes of the backward pass, without `to`: from the first after those that read later
                         blocks' results, to the last that reads the block's own */
   uint32_t asks;     /* the first of these nodes that reads results from before the block; `to`: none */
   uint32_t outside;  /* bits of the atoms that read results from before the block */
   brim_choices inside[2];                  /* choices with the end kept, and with the end dropped */
   brim_choices open[BRIM_SEGMENT_MAX + 1]; /* by number of blocks: segments that start here and whose end is dropped */
-  brim_choices closed[BRIM_SEGMENT_MAX + 1]; /* the same with the end kept */
+  brim_choices closed[BRIM_SEGMENT_MAX + 1]; /* by number of blocks: segments that start here and whose end is kept */
 } brim_chain_block;
 
 /* The input of the search, for a graph. */

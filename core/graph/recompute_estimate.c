@@ -48,7 +48,7 @@ typedef struct lists {
 } lists;
 
 struct brim_alive {
-  /* Of the graph. */
+  /* Facts of the graph. */
   size_t nodes, forward;
   lists reader;            /* by forward node: forward nodes that read its results */
   uint32_t *need;          /* by forward node: the first node of the backward pass that reads its results */
@@ -56,8 +56,8 @@ struct brim_alive {
   use *use;                /* the uses by nodes of the forward pass, then by those of the backward pass */
   brim_life *forward_life; /* by tensor: its life in the forward pass, in steps */
   int64_t *here;           /* by node: bytes of workspace, minus those of results that may be in place */
-  int64_t *both;           /* the same for a half of a node that runs together with the other half */
-  /* Of the present set. */
+  int64_t *both;           /* by node: like `here`, for a half of a node that runs together with the other half */
+  /* Facts of the present set of dropped nodes. */
   bool *was;              /* by forward node: dropped */
   uint32_t *before;       /* by forward node: the node of the backward pass before which its clone runs; or NOWHERE */
   brim_moment *at;        /* by forward node: its clone's moment */
@@ -227,7 +227,7 @@ static void move_clone(brim_estimate *e, uint32_t node, uint32_t before)
   note(a->moved, &a->moved_count, a->is_moved, node);
 }
 
-/* From the last node to the first, because readers come after the nodes that they read. */
+/* Goes from the last node to the first, because readers come after the nodes that they read. */
 static void move_clones(brim_estimate *e)
 {
   struct brim_alive *a = e->alive;

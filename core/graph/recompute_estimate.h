@@ -1,4 +1,5 @@
-/* How much memory is alive at each moment of a training graph if some results are dropped. Internal to recompute*.c.
+/* Estimates how much memory is alive at each moment of a training graph if some results are dropped. Internal to
+ * recompute*.c.
  *
  * A search asks for hundreds of sets of dropped nodes, each almost equal to the one before. So an estimate keeps its
  * results and updates only those that change. */
@@ -22,7 +23,7 @@ typedef struct brim_estimate {
   brim_walk w;      /* the caller sets w.dropped; w.made: whether a node's clone runs */
   uint32_t *root;   /* by tensor: the tensor whose memory it uses */
   int64_t *bytes;   /* by tensor; 0: not transient */
-  brim_moment when; /* that of the peak */
+  brim_moment when; /* moment of the peak */
   struct brim_alive *alive;
 } brim_estimate;
 
@@ -31,10 +32,11 @@ void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *are
 /* The lower bound for the transient bytes of a plan with the current drops; e->when becomes the moment that needs them.
  * A plan takes more because of gaps between buffers, and of results that could be in place but are not. */
 uint64_t brim_estimate_run(brim_estimate *e);
-/* After brim_estimate_run: whether a result of the forward pass is kept at the peak only for the backward pass. */
-bool brim_estimate_waits(const brim_estimate *e, const brim_tensor *t);
-/* After brim_estimate_run with nothing dropped: for each node, the bytes alive while it runs, and those alive right
+/* Returns whether a result of the forward pass is kept at the peak only for the backward pass. Call brim_estimate_run
  * before. */
+bool brim_estimate_waits(const brim_estimate *e, const brim_tensor *t);
+/* Returns for each node the bytes alive while it runs, and those alive right before. Call brim_estimate_run before,
+ * with nothing dropped. */
 void brim_estimate_list(const brim_estimate *e, int64_t *during, int64_t *before);
 /* Returns a node's workspace, less results that may be in place. */
 int64_t brim_estimate_work(const brim_estimate *e, uint32_t node);

@@ -39,7 +39,7 @@ typedef struct chunk {
 
 /* Some of the placed buffers. */
 typedef struct shelf {
-  chunk *chunk; /* by offset */
+  chunk *chunk; /* sorted by offset */
   size_t count, room;
 } shelf;
 
@@ -48,7 +48,7 @@ struct brim_room {
   items **spare; /* chunks; those from `used` on are free */
   size_t used, spares, spare_room;
   shelf all;
-  shelf lasting; /* those that live in more than two blocks */
+  shelf lasting; /* the buffers that live in more than two blocks */
   shelf *brief;  /* by block: the short-lived buffers in it; NULL: there are so few buffers that searching `all` is
                     fastest */
   size_t blocks;
@@ -57,7 +57,7 @@ struct brim_room {
   uint64_t *floor;
   size_t leaves;
   uint64_t *of_node; /* floors by node, once settled */
-  uint64_t *settled; /* by leaf: the highest of them */
+  uint64_t *settled; /* by leaf: the highest floor of the leaf's nodes */
 };
 
 /* ---- floors ---- */
@@ -77,7 +77,7 @@ static void push_down(brim_room *r, size_t at)
     if (below[k] == highest) below[k] = r->floor[at];
 }
 
-/* The same for the nodes of a leaf. Returns their floors. */
+/* Stores the floors of the nodes of a leaf, and their highest. Returns the floors. */
 static uint64_t *settle(brim_room *r, part p)
 {
   uint64_t *floor = &r->of_node[p.begin], *settled = &r->settled[p.at - r->leaves];
@@ -228,11 +228,11 @@ static void insert(brim_room *r, shelf *s, const placed *p)
   if (c->count == CHUNK) split(r, s, at);
 }
 
-/* The same as find_room for the buffers of a chunk. */
+/* Finds room among the buffers of a chunk, as find_room does. */
 static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const items *p = c->item;
-  uint8_t together[CHUNK] = {0}; /* whether each buffer lives at the same time */
+  uint8_t together[CHUNK] = {0}; /* by buffer: whether it lives at the same time as the new one */
   for (size_t i = 0; i < c->count; i++) together[i] = (p->first[i] <= last) & (first <= p->last[i]);
   for (size_t i = 0; i < c->count; i++) {
     uint64_t eight;
@@ -262,12 +262,13 @@ static bool is_brief(const brim_room *r, int32_t first, int32_t last)
   return r->brief && last / BLOCK <= first / BLOCK + 1;
 }
 
-/* The same in all shelves, for a short-lived buffer. */
+/* Finds room in all shelves for a short-lived buffer. */
 static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const shelf *s[] = {&r->lasting, &r->brief[first / BLOCK], &r->brief[last / BLOCK]};
   const size_t count = first / BLOCK == last / BLOCK ? 2 : 3;
-  for (size_t i = 0, free = 0; free < count; i = (i + 1) % count) { /* free: the shelves that leave room at `at` */
+  /* free: number of consecutive shelves that leave room at `at`. */
+  for (size_t i = 0, free = 0; free < count; i = (i + 1) % count) {
     const uint64_t before = at;
     at = find_room(s[i], at, bytes, first, last);
     free = at == before ? free + 1 : 1;

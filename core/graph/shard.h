@@ -38,12 +38,13 @@ typedef struct brim_shards {
   bool gradients;            /* gradients are sharded too */
   brim_shard_bucket *bucket; /* in the order in which the backward pass completes them */
   size_t bucket_count;
-  size_t *bucket_of;                     /* by parameter; SIZE_MAX: not sharded (a buffer) */
-  uint64_t *elements;                    /* by parameter */
-  uint64_t *value_at;                    /* by parameter: its first element, from the start of the parameters */
-  uint64_t *gradient_at;                 /* the same for gradients that are persistent and whole */
-  uint64_t *further_at;                  /* the same for gradients of further uses, by their index */
-  uint64_t replicated_at;                /* where the gradients that every rank has whole start */
+  size_t *bucket_of;  /* by parameter; SIZE_MAX: not sharded (a buffer) */
+  uint64_t *elements; /* by parameter */
+  uint64_t *value_at; /* by parameter: its first element, from the start of the parameters */
+  /* By parameter: the first element of its gradient, among gradients that are persistent and whole. */
+  uint64_t *gradient_at;
+  uint64_t *further_at;                  /* by index of a further use: the first element of its gradient */
+  uint64_t replicated_at;                /* start of the gradients that every rank has whole */
   uint64_t value_count, gradient_count;  /* elements, including gaps */
   size_t parameter_count, further_count; /* sizes of the graph that the shards were made for */
 } brim_shards;

@@ -228,7 +228,7 @@ static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t 
 static brim_tensor *own_part(brim_graph *g, const brim_own_slice *slice, brim_tensor *gradient)
 {
   const int64_t own = brim_shape_count(&slice->gradient->shape), all = brim_shape_count(&gradient->shape);
-  if (own == all) return gradient; /* otherwise the gradient is a slice already */
+  if (own == all) return gradient; /* if they differ, the gradient is a slice already */
   return move(g, "slice", move(g, "reshape", gradient, 0, all), slice->first, own);
 }
 

@@ -20,7 +20,7 @@ struct brim_update {
   brim_graph *g;
   const brim_update_form *form;
   const char *const *scalars;
-  const char *parameter; /* its name */
+  const char *parameter; /* name of the parameter */
   named value[VALUES_MAX];
   uint32_t values;
 };

@@ -54,7 +54,8 @@ typedef struct signals {
   sigset_t before;
   struct sigaction action[3];
 } signals;
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM}; /* also if they were ignored before */
+/* These signals are handled even if they were ignored before. */
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM};
 
 static void watch_signals(launcher *l, signals *s)
 {
@@ -275,7 +276,7 @@ static void wait_for_all(launcher *l)
 static brim_status start(launcher *l, const char *const *word, const sigset_t *mask)
 {
   if (l->signals < 0) return brim_fail(BRIM_EIO, "cannot watch signals: %s", strerror(errno));
-  fflush(NULL); /* otherwise every process would write the buffered output */
+  fflush(NULL); /* without this, every process would write the buffered output */
   if (!l->launch->mpirun[0]) return brim_launch_ranks(l->launch, word, mask, &l->seats);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   l->listener = brim_launch_listen();
@@ -327,7 +328,7 @@ static brim_status sum_up(const launcher *l, int *exit_status)
   if (l->lost >= 0) return report_lost(l, l->lost);
   *exit_status = s->ended_by >= 0 ? s->end_status : common_status(l);
   if (*exit_status != 0) return BRIM_OK;
-  for (int32_t r = 0; r < s->count; r++) /* after it said goodbye */
+  for (int32_t r = 0; r < s->count; r++) /* a rank can also fail after it said goodbye */
     if (s->seat[r].is_over && s->seat[r].wait_status != 0) return report_lost(l, r);
   if (brim_seats_left(s) == s->count && l->mpirun_status != 0)
     brim_log(BRIM_LOG_WARN, "mpirun did not end by itself after the job was done");

@@ -291,8 +291,9 @@ void brim_seats_kill(const brim_seats *s, int number, int32_t but)
 {
   for (int32_t r = 0; r < s->count; r++) {
     const brim_seat *seat = &s->seat[r];
-    const bool lives = seat->is_child ? !seat->is_over
-                                      : seat->fd >= 0; /* otherwise its process number may belong to another process */
+    const bool lives = seat->is_child
+                           ? !seat->is_over
+                           : seat->fd >= 0; /* without a connection, the process number may belong to another process */
     if (r != but && seat->pid > 0 && lives) kill(seat->pid, number);
   }
 }

@@ -15,8 +15,8 @@ typedef struct brim_seat {
   bool is_child; /* a child of the launcher; otherwise of mpirun */
   bool is_over;  /* the process has ended, with `wait_status` */
   int wait_status;
-  bool came, is_lost; /* came: it has sent HELLO; is_lost: its connection closed without BYE */
-  bool left;          /* it has said goodbye */
+  bool came, is_lost; /* came: the rank has sent HELLO; is_lost: its connection closed without BYE */
+  bool left;          /* the rank has said goodbye */
   int exit_status;    /* reported with goodbye */
   bool waits;         /* in an exchange */
   bool has_stop;      /* the stop signal was sent to it */
@@ -31,12 +31,12 @@ typedef struct brim_seats {
   brim_seat *seat;                  /* by rank */
   bool own_streams;                 /* the ranks inherited the launcher's streams */
   int32_t waiting;                  /* ranks in the exchange */
-  double since;                     /* when the first rank's message arrived */
+  double since;                     /* time at which the first rank's message arrived */
   double patience;                  /* time limit of the exchange, in seconds */
   uint32_t bytes;                   /* size of each rank's message in the exchange; other sizes are rejected */
   int32_t speaker;                  /* the rank that may report why the job ends; -1: none has asked */
   int32_t ended_by, end_status;     /* the rank that ended the job with BRIM_LINE_END; -1: none */
-  double left_at;                   /* when the first rank sent BYE */
+  double left_at;                   /* time at which the first rank sent BYE */
   char folder[BRIM_EXCHANGE_BYTES]; /* the run's folder; empty if unknown */
   struct pollfd *poll;
 } brim_seats;

@@ -19,7 +19,7 @@ enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU };
 typedef struct search {
   const brim_device_search *wanted;
   brim_arena arena;
-  enum rank rank; /* of the best so far */
+  enum rank rank; /* rank of the best device so far */
   brim_device_choice best;
   int count;        /* candidates of that rank */
   bool named;       /* GPU_DEVICE_ID names the best */

@@ -153,7 +153,7 @@ static brim_status check_table(brim_board *b)
   const bool is_good = memcmp(&found, &own, sizeof own) == 0;
   if (is_good && info.st_size >= place_of(b, BRIM_BOARD_SLOTS)) {
     b->is_known = true;
-    return write_own(b); /* another process may have repaired it */
+    return write_own(b); /* writes this process's slots again, because another process may have repaired the table */
   }
   if (!is_good && !b->is_known && info.st_size >= (off_t)sizeof found && is_locked_by_others(b->fd, LOCK_SLOTS, 0))
     return brim_fail(BRIM_ELOAD,
@@ -381,7 +381,7 @@ brim_status brim_board_read(brim_board *b, size_t slot, void *data, bool *alive)
 {
   char used = 0;
   *alive = b->own[slot] != NULL;
-  if (*alive) { /* even if other processes have overwritten the slot */
+  if (*alive) { /* this process's own slot: its copy is right even if other processes have overwritten the slot */
     memcpy(data, b->own[slot], b->slot_bytes);
     return BRIM_OK;
   }

@@ -21,7 +21,7 @@
 
 #define BRIM_BOARD_SLOTS 256
 #define BRIM_BOARD_SECONDS 10.0 /* maximum wait for the table's lock */
-#define BRIM_BOARD_GLANCE 0.1   /* the same for work that the caller can postpone */
+#define BRIM_BOARD_GLANCE 0.1   /* maximum wait for the lock for work that the caller can postpone */
 
 typedef struct brim_board {
   int fd;

@@ -24,7 +24,7 @@ typedef struct ticket {
   uint64_t need_bytes;
   double since;
   uint64_t claimed;                     /* key of the device; 0: waiting */
-  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of the acceptable devices */
+  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* keys of the acceptable devices */
   uint32_t keys;
   int32_t device; /* the claimed device, in this process's numbering */
   int32_t named;  /* the requested device, in this process's numbering; -1: any */

@@ -8,7 +8,7 @@
 
 #define BRIM_CLAIM_DEVICES_MAX 64    /* devices of a backend that can be claimed, from the first */
 #define BRIM_CLAIM_LOOK_SECONDS 0.05 /* wait between the first two checks of the queue; doubles each time */
-/* How long a rank waits for other ranks of its job to place their plans on the same device. */
+/* Time for which a rank waits for other ranks of its job to place their plans on the same device. */
 #define BRIM_CLAIM_TURN_SECONDS 10
 
 typedef struct brim_claim brim_claim;
@@ -50,7 +50,7 @@ typedef struct brim_ticket {
   int device;                 /* the claimed device; -1: waiting */
   const char *process;        /* name */
   const char *backend, *wish; /* "cpu", "cpu:1" or "any", in the numbering of the waiting process */
-  const uint64_t *key;        /* of the acceptable devices */
+  const uint64_t *key;        /* keys of the acceptable devices */
   size_t keys;
   uint64_t claimed; /* key of the claimed device; 0: waiting */
 } brim_ticket;

@@ -17,13 +17,13 @@ typedef struct entry {
   int64_t pid;
   uint64_t bytes;
   int32_t device;
-  char name[60]; /* of the process */
+  char name[60]; /* name of the process */
 } entry;
 
 struct brim_ledger {
   brim_board board;
   int devices;
-  uint64_t bytes;  /* of each device */
+  uint64_t bytes;  /* bytes of each device */
   uint64_t last[]; /* use of each device when last read, plus one; 0: not read yet */
 };
 

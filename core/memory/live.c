@@ -22,7 +22,7 @@
 #define LOCK_SECONDS 1.0 /* maximum wait for the board, because being visible is not worth a longer wait */
 #define WRITE_SECONDS (1.0 / BRIM_LIVE_WRITES_PER_SECOND)
 #define AGAINS_MAX 20            /* most times that slots are read again in one look, because they were being written */
-#define AGAIN_NANOSECONDS 200000 /* before each */
+#define AGAIN_NANOSECONDS 200000 /* wait before each of these reads */
 #define TIME_MAX 1e11            /* seconds since 1970 */
 #define RANKS_MAX 65536
 #define DEVICES_MAX 65536
@@ -34,14 +34,14 @@ _Static_assert(BRIM_ROLE_COUNT <= BRIM_LIVE_CLASSES, "a slot has room for the by
 static struct live {
   char command[sizeof((brim_live_slot *)0)->command];
   enum brim_live_mode mode;
-  brim_board board; /* only the thread uses it while it runs */
+  brim_board board; /* while the thread runs, only the thread uses the board */
   size_t slot;
   pthread_t thread;
   bool is_open;
   int folder_fd;          /* a descriptor that shows the folder's name to others; -1: none */
   pthread_mutex_t lock;   /* protects the fields below */
-  pthread_cond_t wake;    /* of the thread */
-  pthread_cond_t written; /* by the thread */
+  pthread_cond_t wake;    /* wakes the thread */
+  pthread_cond_t written; /* the thread has written the slot */
   brim_live_slot own;
   uint32_t before_wait; /* state */
   bool is_changed, is_idle, stop;
@@ -137,7 +137,8 @@ static void *work(void *context)
     if (!works) warn();
     pthread_mutex_lock(&live.lock);
     live.own.board_fd = copy.board_fd;
-    if (is_urgent) live.is_urgent = false; /* otherwise a change may have become urgent during the write */
+    /* Without this test, a change that became urgent during the write would be lost. */
+    if (is_urgent) live.is_urgent = false;
     pthread_cond_signal(&live.written);
   }
   live.is_over = true;
@@ -413,7 +414,7 @@ static void ask_kernel(const brim_board *board, brim_live_entry *e, uint64_t pid
   if (pid_space == 0 || s->pid_space != pid_space) return;
   e->is_here = kill((pid_t)s->pid, 0) == 0 || errno == EPERM;
   snprintf(path, sizeof path, "/proc/%" PRId64, s->pid);
-  const bool is_visible = e->is_here && stat(path, &info) == 0; /* others' processes may be hidden */
+  const bool is_visible = e->is_here && stat(path, &info) == 0; /* the system may hide other users' processes */
   if (is_visible) {
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", s->pid);
     const uint64_t ticks = start_ticks_of(path);

@@ -69,14 +69,14 @@ typedef struct brim_live_slot {
   uint64_t taken_bytes; /* device memory besides the arena: the driver's context and libraries; 0: not known */
   uint64_t class_bytes[BRIM_LIVE_CLASSES]; /* bytes of the placed plan at its peak, by enum brim_role */
 
-  double started;       /* when the slot was created */
-  double since;         /* when `state` began */
-  double updated;       /* when the process last changed this slot; long ago: a long step, or a stopped process */
+  double started; /* time at which the slot was created */
+  double since;   /* time at which `state` began */
+  double updated; /* time of the process's last change of this slot; long ago: a long step, or a stopped process */
   double queue_seconds; /* total time in which it waited for devices */
   int64_t step, steps;
   int64_t epoch, epochs; /* epoch: from 1; epochs 0: the run counts only steps */
   double rate;           /* samples or tokens a second */
-  double left_seconds;   /* until the last step */
+  double left_seconds;   /* expected time until the last step */
 
   char backend[24]; /* "cuda" */
   char command[16]; /* "train" */
@@ -134,9 +134,9 @@ enum brim_live_trust {
 
 typedef struct brim_live_entry {
   uint32_t slot;              /* on the board */
-  enum brim_live_trust trust; /* other than GOOD: show brim_live_trouble, and use nothing else */
-  bool is_here;               /* its pid is in this pid namespace, and belongs to the process that wrote the slot */
-  bool is_mine;               /* is_here, and the kernel shows that a process of this user owns the slot */
+  enum brim_live_trust trust; /* if it is not GOOD, show brim_live_trouble and use nothing else */
+  bool is_here; /* the slot's pid is in this pid namespace, and belongs to the process that wrote the slot */
+  bool is_mine; /* is_here, and the kernel shows that a process of this user owns the slot */
   brim_live_slot of;
 } brim_live_entry;
 

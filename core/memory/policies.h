@@ -38,7 +38,7 @@ typedef struct brim_sight {
   uint64_t waiting_bytes;     /* bytes that the first of them needs; 0: unknown */
   uint64_t total_bytes, free_bytes;
   uint64_t own_bytes;  /* for a device: the run's arena; for the host: the process */
-  int64_t micro_batch; /* of a plan */
+  int64_t micro_batch; /* micro-batch of a plan */
   uint64_t peak_bytes;
   double step_seconds; /* predicted; 0: not requested */
   int32_t basis;       /* basis of the prediction: enum brim_basis */

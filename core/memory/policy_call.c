@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "memory/policies.h"
 
-#define SHOWN_BYTES 16384 /* of a query's devices, micro-batches, demands and names, all at their maximum */
+#define SHOWN_BYTES 16384 /* bytes of a query's devices, micro-batches, demands and names, with each at its maximum */
 
 /* A call, shared by both threads. */
 typedef struct call {
@@ -150,7 +150,7 @@ typedef struct ask_figures {
   const brim_plan_query *query;
   int64_t micro_batch;
   int32_t precision;
-  brim_plan_figures *out; /* of brim_plan_figures_of */
+  brim_plan_figures *out; /* the result of brim_plan_figures_of */
 } ask_figures;
 
 static brim_status answer_figures(void *context)

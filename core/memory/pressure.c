@@ -11,11 +11,11 @@
 #include "base/thread.h"
 #include "brim/plugin.h"
 
-#define REARM 0.95 /* of the lower limit */
+#define REARM 0.95 /* part of the lower limit */
 
 struct brim_pressure {
   brim_pressure_options options;
-  brim_pressure_watch watch; /* of the thread */
+  brim_pressure_watch watch; /* the thread's watch */
   pthread_t thread;
   atomic_int due; /* enum brim_pressure_level */
   /* protects the fields below; the thread holds it while it takes a reading */

@@ -12,10 +12,10 @@
 
 #define LOADER_SHARE 0.2   /* fraction of a step from which more loader threads are worthwhile */
 #define BUSY_PERCENT 80    /* a GPU with a higher load does not wait for samples */
-#define SLOWER_FACTOR 1.3  /* than predicted */
+#define SLOWER_FACTOR 1.3  /* a step that takes this many times the predicted time is reported */
 #define IDLE_SECONDS 600.0 /* seconds for a device whose memory is in use */
-#define IDLE_SHARE 0.1     /* of its memory */
-#define SILENT_SECONDS 60  /* without a step */
+#define IDLE_SHARE 0.1     /* part of the device's memory */
+#define SILENT_SECONDS 60  /* seconds without a step */
 
 static void advise(brim_look *look, const char *text, const char *command)
 {

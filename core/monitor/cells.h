@@ -13,7 +13,7 @@ enum brim_paint {
   BRIM_PAINT_PLAIN,
   BRIM_PAINT_DIM,     /* units, labels, frames */
   BRIM_PAINT_STRONG,  /* important names and figures */
-  BRIM_PAINT_TITLE,   /* of a section */
+  BRIM_PAINT_TITLE,   /* title of a section */
   BRIM_PAINT_RUN,     /* memory and progress of a brim run */
   BRIM_PAINT_CHOSEN,  /* memory of the run that the user chose */
   BRIM_PAINT_LIBRARY, /* memory of libraries and of the driver */
@@ -26,8 +26,8 @@ enum brim_paint {
 };
 
 typedef struct brim_paint_look {
-  int16_t color;     /* of 256 colours, chosen to be legible on white and on black; -1: the terminal's default */
-  int16_t few_color; /* of the first 8 */
+  int16_t color;     /* one of 256 colours, chosen to be legible on white and on black; -1: the terminal's default */
+  int16_t few_color; /* one of the first 8 colours */
   bool bold, dim;
 } brim_paint_look;
 extern const brim_paint_look brim_paints[BRIM_PAINT_COUNT];
@@ -61,7 +61,7 @@ void brim_cells_release(brim_cells *cells);
 int brim_cells_put(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *text);
 int brim_cells_printf(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *format, ...)
     BRIM_PRINTF(6, 7);
-/* The same, right-aligned in [column, end). */
+/* Writes the text right-aligned in [column, end). */
 void brim_cells_put_right(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *text);
 /* Stores one of brim's own glyphs, which have ASCII forms (cells.c). */
 void brim_cells_glyph(brim_cells *cells, int row, int column, enum brim_paint paint, uint32_t glyph);

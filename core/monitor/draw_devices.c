@@ -11,7 +11,7 @@
 
 #define LABEL_LEAST 6
 #define LABEL_MOST 16
-#define HALF_LEAST 18 /* columns of a device in the form with two in a row */
+#define HALF_LEAST 18 /* least width, in columns, of a device if two share a row */
 #define FREE_WIDTH 5
 #define HOT 85 /* degrees at which GPUs begin to slow down */
 

@@ -200,7 +200,7 @@ static const uint8_t braille_bit[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x2
 
 typedef struct plot {
   brim_cells *cells;
-  brim_area area; /* of the dots */
+  brim_area area; /* the cells that hold the dots */
   enum brim_paint paint;
   int dots_wide, dots_high;
 } plot;

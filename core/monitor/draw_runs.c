@@ -237,7 +237,7 @@ static widths choose_widths(const brim_cells *cells, const brim_look *look, int 
     w.of[id] = least;
     left -= least + GAP;
   }
-  left += GAP; /* none after the last */
+  left += GAP; /* the last column has no gap after it */
   for (size_t i = 0; i < sizeof by_greed / sizeof by_greed[0] && left > 0; i++) {
     const enum column_id id = by_greed[i];
     const int wish = most_of(cells, look, id) - w.of[id], more = wish < left ? wish : left;

@@ -24,7 +24,7 @@
 #define SKIMMED_BYTES ((off_t)1 << 20)  /* at first, only single lines of longer files are read */
 #define SKIMMED_LINES 64
 #define NEWEST_BYTES 1024 /* bytes at a file's end, of which every line is read */
-#define LINE_BYTES 240    /* of a usual record */
+#define LINE_BYTES 240    /* bytes of a usual record */
 #define PLAN_BYTES_MAX ((off_t)4 << 20)
 #define TRIED_MAX 64 /* most plans that the planner has computed */
 #define TEXT_BYTES 256
@@ -66,25 +66,25 @@ struct brim_folder {
   char dir[BRIM_PATH_MAX];
   tail metrics, events;
   struct timespec config_time, plan_time;
-  /* of config.yaml */
+  /* Contents of config.yaml: */
   char model[64], dataset[64];
   int64_t micro_batch, batch, workers;
   double epochs;
   bool is_elastic, is_federated;
-  /* of plan.json */
+  /* Contents of plan.json: */
   struct {
     char name[32];
     uint64_t bytes;
   } class[BRIM_LOOK_CLASSES_MAX];
   size_t classes;
-  /* of metrics.jsonl */
+  /* Contents of metrics.jsonl: */
   curve curve[CURVES];
   char judged[16];        /* "validation"; "" before the first evaluation */
   const char *score_name; /* a literal */
   double loss, score, epoch, rate, step_seconds, loader_share;
   int64_t step;
   bool counts_tokens;
-  /* of events.jsonl */
+  /* Contents of events.jsonl: */
   event event[BRIM_LOOK_EVENTS_MAX];
   size_t events_seen;          /* the newest is at (events_seen - 1) % BRIM_LOOK_EVENTS_MAX */
   enum brim_look_state ending; /* BRIM_LOOK_STATES: the last process has recorded no end */

@@ -12,9 +12,9 @@ void brim_folder_drop(brim_folder *folder);
 const char *brim_folder_dir(const brim_folder *folder);
 /* Reads new lines and files. */
 void brim_folder_update(brim_folder *folder);
-/* How the run's last process recorded its end; false if it has not recorded an end (yet). *time: when, or NAN. */
+/* Returns whether the run's last process has recorded its end, and how. *time: the time of the end, or NAN. */
 bool brim_folder_ending(const brim_folder *folder, enum brim_look_state *state, double *time);
-/* When the run's last process began; NAN if unknown. */
+/* Returns the time at which the run's last process began; NAN if unknown. */
 double brim_folder_started(const brim_folder *folder);
 /* Fills the members of `run` that come from the folder, and the members about progress that are still unknown. Copies
  * texts and arrays into `arena`. */

@@ -20,12 +20,12 @@
 /* Limits of a look; if a source has more, brim leaves out the rest and adds a line to `problem`. */
 #define BRIM_LOOK_HOSTS_MAX 64
 #define BRIM_LOOK_DEVICES_MAX 256
-#define BRIM_LOOK_OWNERS_MAX 256 /* of a device */
+#define BRIM_LOOK_OWNERS_MAX 256 /* owners of a device */
 #define BRIM_LOOK_TICKETS_MAX 1024
 #define BRIM_LOOK_RUNS_MAX 1024
-#define BRIM_LOOK_CLASSES_MAX 16 /* of a run's memory */
-#define BRIM_LOOK_CURVES_MAX 4   /* of a run */
-#define BRIM_LOOK_POINTS_MAX 128 /* of a curve */
+#define BRIM_LOOK_CLASSES_MAX 16 /* classes of a run's memory */
+#define BRIM_LOOK_CURVES_MAX 4   /* curves of a run */
+#define BRIM_LOOK_POINTS_MAX 128 /* points of a curve */
 #define BRIM_LOOK_EVENTS_MAX 16  /* the newest events of a run */
 #define BRIM_LOOK_DECISIONS_MAX 16
 #define BRIM_LOOK_PROBLEMS_MAX 16
@@ -37,9 +37,9 @@
 
 typedef struct brim_look_host {
   const char *name;
-  double time;             /* when the look was taken */
+  double time;             /* time at which the look was taken */
   double load, processors; /* load: runnable threads, mean over a minute; processors: logical ones */
-  /* Of the control group, if that has limits. */
+  /* Memory of the control group if that has limits, else of the machine. */
   uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes, swap_total_bytes;
   const char *failure; /* why there is no information about the host; "": there is */
 } brim_look_host;
@@ -49,7 +49,7 @@ typedef struct brim_look_owner {
   int64_t pid;
   uint64_t bytes;
   bool is_brim, is_mine;
-  const char *user, *name; /* of the process; name: "" for a process in another container */
+  const char *user, *name; /* user and name of the process; name: "" for a process in another container */
 } brim_look_owner;
 
 typedef struct brim_look_device {
@@ -84,7 +84,7 @@ typedef struct brim_look_ticket {
 } brim_look_ticket;
 
 enum brim_look_state {
-  /* of a living process; in the order of brim_live_state */
+  /* The states of a living process, in the order of brim_live_state. */
   BRIM_LOOK_PLANNING,
   BRIM_LOOK_WAITING,
   BRIM_LOOK_TRAINING,
@@ -93,7 +93,7 @@ enum brim_look_state {
   BRIM_LOOK_RECOVERING,
   BRIM_LOOK_STOPPING,
   BRIM_LOOK_WORKING, /* predicts, generates or exports: see `command` */
-  /* by the folder alone */
+  /* The states that only the folder shows. */
   BRIM_LOOK_FINISHED,
   BRIM_LOOK_INTERRUPTED,
   BRIM_LOOK_FAILED,
@@ -121,7 +121,7 @@ typedef struct brim_look_event {
   const char *kind, *text; /* kind: "decision"; text: "auto_plan: micro-batch 64: the largest that fits" */
 } brim_look_event;
 
-/* How often a policy has made decisions of one kind. */
+/* Counts how often a policy has made decisions of one kind. */
 typedef struct brim_look_decision {
   const char *policy, *kind; /* "auto_plan", "choice"; "recovery", "cleanup" */
   int64_t count;
@@ -137,8 +137,8 @@ typedef struct brim_look_run {
   size_t device;           /* BRIM_LOOK_NONE: none yet, or not known on this host */
   const char *device_text; /* "cuda:0", in the run's numbering; "" before it has a device */
   const char *command;     /* "train"; "" if the run has ended */
-  double started;          /* when the process began; distinguishes runs with the same pid */
-  double since, changed;   /* when the state began; when its slot or folder last changed */
+  double started;          /* time at which the process began; distinguishes runs with the same pid */
+  double since, changed;   /* times at which the state began, and at which the run's slot or folder last changed */
   double silent_seconds;   /* seconds since its last step, if that is much longer than a step takes; else NAN */
   bool is_stopped;         /* the kernel has stopped its process, by a signal such as Ctrl-Z's */
   /* progress; in a federation `step` counts rounds */
@@ -184,8 +184,8 @@ typedef struct brim_look {
   brim_arena arena; /* everything below */
   brim_look_host *host;
   brim_look_device *device;
-  brim_look_ticket *ticket; /* by host, in the order of service */
-  brim_look_run *run;       /* by host: living runs by start, then ended ones, newest first */
+  brim_look_ticket *ticket; /* sorted by host, then in the order of service */
+  brim_look_run *run;       /* sorted by host: living runs by start, then ended runs, newest first */
   brim_look_advice advice[BRIM_LOOK_ADVICE_MAX];
   const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* errors of reading, one line each */
   size_t hosts, devices, tickets, runs, advices, problems;

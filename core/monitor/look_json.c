@@ -226,7 +226,7 @@ static json_t *text_json(const char *text)
 {
   if (!text || !text[0]) return json_null();
   json_t *out = json_string(text);
-  return out ? out : json_string("?"); /* it is not UTF-8 */
+  return out ? out : json_string("?"); /* the text is not UTF-8 */
 }
 
 static json_t *list_json(const table *t, const void *first, size_t count);
@@ -336,7 +336,8 @@ static brim_status read_points(reader *in, const json_t *value, size_t *count, b
   const size_t n = json_array_size(value);
   if (!json_is_array(value)) return refuse(in, "an array of numbers");
   if (n > BRIM_LOOK_POINTS_MAX || (!is_first && n != *count))
-    return brim_fail(BRIM_ELOAD, "%s: %zu points are too many, or not as many as steps", in->path, n);
+    return brim_fail(BRIM_ELOAD, "%s: %zu points are more than the maximum, or differ in number from the steps",
+                     in->path, n);
   *count = n;
   *out = BRIM_ARENA_NEW(in->arena, float, n);
   for (size_t i = 0; i < n; i++) {

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define AGAIN_SECONDS 10.0  /* after ssh has ended */
+#define AGAIN_SECONDS 10.0  /* wait before brim starts ssh again */
 #define SILENT_SECONDS 15.0 /* seconds beyond the interval after which a silent host counts as not answering */
 #define ERRORS_BYTES_MAX 4096
 

@@ -7,14 +7,14 @@
 #include "base/text.h"
 #include "monitor/look.h"
 
-#define BRIM_REMOTE_BYTES_MAX ((size_t)16 << 20) /* of a look */
+#define BRIM_REMOTE_BYTES_MAX ((size_t)16 << 20) /* limit for a look */
 #define BRIM_REMOTE_CONNECT_SECONDS 10
 
 typedef struct brim_remote {
   const char *host; /* the host as the user wrote it: "ann@lab7" */
   double every;     /* seconds between two looks; 0: one look */
   pid_t pid;        /* pid of ssh; 0: it has ended */
-  int out, err;     /* its output; -1: closed */
+  int out, err;     /* ssh's output and errors; -1: closed */
   brim_text text, errors;
   json_t *newest;           /* the newest look; NULL: none yet, or the host does not answer */
   double started, answered; /* brim_now() */

@@ -39,6 +39,6 @@ typedef struct brim_terminal {
 } brim_terminal;
 extern const brim_terminal brim_terminal_ncurses; /* in the object */
 #define BRIM_TERMINAL_SYMBOL "brim_terminal_ncurses"
-#define BRIM_TERMINAL_FOLDER "lib/brim/terminal" /* of the installation */
+#define BRIM_TERMINAL_FOLDER "lib/brim/terminal" /* folder in the installation */
 #define BRIM_TERMINAL_FILE "ncurses.so.1"
 #endif

@@ -142,7 +142,8 @@ static void add_ticket(brim_looking *k, const brim_ticket *t, size_t *place)
     brim_look_run *run = &look->run[out->run];
     out->user = run->user;
     out->is_mine = run->is_mine;
-    if (out->place > 0 && run->state == BRIM_LOOK_PLANNING) run->state = BRIM_LOOK_WAITING; /* its slot is older */
+    /* The run may have written its slot before its ticket, so the slot can still say "planning". */
+    if (out->place > 0 && run->state == BRIM_LOOK_PLANNING) run->state = BRIM_LOOK_WAITING;
   } else if (brim_looking_find_uid(t->pid, &uid)) {
     out->user = brim_looking_user(k, uid);
     out->is_mine = uid == geteuid();

@@ -32,13 +32,13 @@ struct brim_this_host {
   const brim_registry *registry;
   brim_backends backends;
   brim_folder **folder;
-  bool *is_used; /* by the current look */
+  bool *is_used; /* the current look uses the folder */
   size_t folders, folder_room;
   brim_known_user user[BRIM_USERS_KNOWN_MAX];
   size_t users;
   brim_past_device past[BRIM_LOOK_DEVICES_MAX];
   size_t pasts;
-  uint64_t busy_ticks, ticks; /* of the processors, at the time of the last look */
+  uint64_t busy_ticks, ticks; /* ticks of the processors at the last look */
   brim_live_entry *live;      /* [BRIM_BOARD_SLOTS] */
   brim_known_run known[BRIM_BOARD_SLOTS + BRIM_ENDED_MAX];
   size_t knowns;

@@ -23,7 +23,7 @@
 #define SEARCHED_MAX 4096   /* limit for names in a folder of runs */
 #define SILENT_SECONDS 10.0 /* time without a step: a run that is silent for longer, and for ten steps, is reported */
 #define SILENT_STEPS 10
-#define SILENT_UNKNOWN 60.0 /* the same if the time of a step is not known */
+#define SILENT_UNKNOWN 60.0 /* time without a step if the time of a step is not known */
 
 /* ---- folders ---- */
 
@@ -273,7 +273,8 @@ static bool lives(const brim_looking *k, const brim_known_run *known)
 {
   for (size_t i = k->first_run; i < k->look->runs; i++) {
     const brim_look_run *run = &k->look->run[i];
-    if (strcmp(run->folder, known->dir) == 0) return true; /* another process may have resumed it */
+    /* This run is alive, even if another process has resumed it. */
+    if (strcmp(run->folder, known->dir) == 0) return true;
     if (run->pid == known->entry.of.pid && !(run->started < known->entry.of.started) &&
         !(run->started > known->entry.of.started))
       return true;
@@ -287,7 +288,7 @@ static bool find_end(const brim_looking *k, brim_known_run *known, brim_look_run
   double time;
   const double now = k->look->host[k->host].time;
   const brim_folder *folder = follow(k->l, known->dir);
-  if (!folder || !brim_is_folder(known->dir)) return false; /* it was deleted */
+  if (!folder || !brim_is_folder(known->dir)) return false; /* the folder was deleted */
   const bool has_said = brim_folder_ending(folder, &run->state, &time);
   if (!has_said && brim_run_is_open(known->dir)) return false; /* a process that publishes nothing has resumed it */
   if (!has_said) run->state = BRIM_LOOK_KILLED;
@@ -361,7 +362,7 @@ static bool is_unique(const brim_looking *k, const brim_look_run *run, const cha
 {
   for (size_t i = k->first_run; i < k->look->runs; i++) {
     const brim_look_run *other = &k->look->run[i];
-    if (!other->folder[0] || strcmp(other->folder, run->folder) == 0) continue; /* another rank */
+    if (!other->folder[0] || strcmp(other->folder, run->folder) == 0) continue; /* a rank of the same run */
     if (strcmp(end_of_path(other->folder, parts), name) == 0) return false;
   }
   return true;

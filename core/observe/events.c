@@ -16,8 +16,8 @@
 
 enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2 };
 enum { STRING = 7 };                       /* TensorFlow's type */
-enum { TYPE_STRING = 1, TYPE_NUMBER = 3 }; /* of a hyperparameter */
-enum { SUCCESS = 1, FAILURE = 2 };         /* of a session */
+enum { TYPE_STRING = 1, TYPE_NUMBER = 3 }; /* types of a hyperparameter */
+enum { SUCCESS = 1, FAILURE = 2 };         /* states of a session */
 
 /* ---- fields ---- */
 

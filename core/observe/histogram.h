@@ -42,9 +42,9 @@ void brim_histogram_merge(brim_histogram *h, const brim_histogram *other);
 /* Figures of a histogram. */
 typedef struct brim_histogram_figures {
   uint64_t values, zeros, nans, infinite; /* `values` counts all of them */
-  double least, most;                     /* of the finite values; NAN: there are none */
-  double sum, squares;                    /* of the finite values, and of their squares */
-  double mean, rms;                       /* over the finite values, including zeros; NAN: there are none */
+  double least, most;                     /* least and greatest finite value; NAN: no value is finite */
+  double sum, squares;                    /* sums of the finite values, and of their squares */
+  double mean, rms; /* mean and root mean square of the finite values, including zeros; NAN: no value is finite */
   /* Finite values by sign and magnitude: smaller magnitudes are counted in the first bin, and larger ones in the
    * last. */
   uint64_t negative[BRIM_HISTOGRAM_BINS], positive[BRIM_HISTOGRAM_BINS];

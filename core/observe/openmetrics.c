@@ -106,19 +106,19 @@ static const struct {
   const char *name, *help;
   size_t offset;
   bool is_counter;
-  const char *label; /* of a label whose value is the text at `value`; NULL: none */
+  const char *label; /* name of a label whose value is the text at `value`; NULL: no label */
   size_t value;
 } figures[] = {
 #define AT(field) offsetof(brim_openmetrics_run, field)
     {"brim_run_step", "steps that the run has made; rounds of a federation", AT(step), false, NULL, 0},
-    {"brim_run_steps", "steps that the run will make in all", AT(steps), false, NULL, 0},
+    {"brim_run_steps", "steps that the run will make in total", AT(steps), false, NULL, 0},
     {"brim_run_epoch", "epochs that the run has made, with their fraction", AT(epoch), false, NULL, 0},
     {"brim_run_loss", "training loss, mean of the last record", AT(loss), false, NULL, 0},
     {"brim_run_score", "the metric of the task on training data, besides the loss", AT(score), false, "score",
      AT(score_name)},
     {"brim_run_samples_total", "samples that the run has trained on", AT(samples), true, NULL, 0},
     {"brim_run_rate", "samples or tokens in a second", AT(rate), false, "unit", AT(unit)},
-    {"brim_run_left_seconds", "time until the last step, as the run expects it", AT(seconds_left), false, NULL, 0},
+    {"brim_run_left_seconds", "expected time until the last step", AT(seconds_left), false, NULL, 0},
     {"brim_run_queue_seconds", "time that the run has waited for devices", AT(queue_seconds), false, NULL, 0},
     {"brim_retries_total", "steps, evaluations and checkpoints that ran out of memory and were repeated", AT(retries),
      true, NULL, 0},

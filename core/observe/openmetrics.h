@@ -11,7 +11,7 @@
 #include "base/text.h"
 
 #define BRIM_OPENMETRICS_COUNTS_MAX 16           /* kinds of decisions of a run, and classes of its memory */
-#define BRIM_OPENMETRICS_ROOM ((size_t)64 << 10) /* of one run's text */
+#define BRIM_OPENMETRICS_ROOM ((size_t)64 << 10) /* room for the text of one run */
 
 /* The number of decisions of one kind that a policy has made. */
 typedef struct brim_openmetrics_count {

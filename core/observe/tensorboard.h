@@ -24,7 +24,7 @@ brim_status brim_tensorboard_rewind(brim_tensorboard *t, int64_t from_step);
 brim_status brim_tensorboard_add(brim_tensorboard *t, const char *line, size_t length);
 /* [between steps] Adds a summary message in a separate event. Allocates. EIO, ENOMEM_HOST. */
 brim_status brim_tensorboard_summary(brim_tensorboard *t, int64_t step, const void *summary, size_t bytes);
-/* After a failure: warns, with the thread's error text, and closes. */
+/* Call after a failure: warns with the thread's error text, and closes the file. */
 void brim_tensorboard_give_up(brim_tensorboard *t);
 void brim_tensorboard_close(brim_tensorboard *t); /* does nothing if already closed, or zeroed with fd = -1 */
 #endif

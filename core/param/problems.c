@@ -75,7 +75,7 @@ void brim_problem_hint_names(brim_problems *problems, const char *head, const ch
                              const char *tail)
 {
   brim_text text = {0};
-  size_t start = 0; /* of the line in `text` */
+  size_t start = 0; /* where the line starts in `text` */
   if (problems->count == 0) return;
   brim_text_add(&text, head);
   for (size_t i = 0; i < count; i++) {

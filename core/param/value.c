@@ -295,7 +295,7 @@ static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, voi
   const double one = mb ? 1 << 20 : 1; /* bytes of the key's own unit */
   const long double size = factor == 0 ? (long double)integer : floorl((long double)number * factor / one);
   if (!fits || size * one >= 0x1p63) return problem_is(problem, node, "a size below 2^63 bytes");
-  if (size < 0) return problem_is(problem, node, "a size that is not negative");
+  if (size < 0) return problem_is(problem, node, "a size of at least 0 bytes");
   if (size == 0 && factor > 0 && number > 0)
     return problem_is(problem, node, mb ? "a size of at least 1 MiB" : "a size of at least 1 byte");
   BRIM_TRY(check_range(row, size, node, problem));
@@ -491,7 +491,7 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES || row->type == BRIM_NAMES) {
     const brim_status status = brim_yaml_parse_value(arena, row->def, origin, &node);
     if (status == BRIM_ENOMEM_HOST)
-      brim_out_of_memory(strlen(row->def)); /* otherwise the default would seem to be missing */
+      brim_out_of_memory(strlen(row->def)); /* returning an error would make the parameter seem to have no default */
     return status == BRIM_OK ? node : NULL;
   }
   node = brim_yaml_scalar(arena, row->def, origin);

@@ -416,7 +416,7 @@ static brim_status read_document(reader *r, brim_yaml **out)
   yaml_mark_t mark;
   BRIM_TRY(skip_event(r, &type, &mark)); /* start of the stream */
   BRIM_TRY(skip_event(r, &type, &mark));
-  if (type == YAML_STREAM_END_EVENT) { /* nothing but comments */
+  if (type == YAML_STREAM_END_EVENT) { /* the text has only comments, or nothing */
     *out = brim_yaml_scalar(r->arena, "", origin_at(r, &mark));
     return BRIM_OK;
   }

@@ -49,8 +49,8 @@ brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml 
 brim_status brim_yaml_parse(brim_arena *arena, const char *text, size_t bytes, const char *file, brim_yaml **out);
 /* Reads up to BRIM_YAML_BYTES_MAX + 1 bytes; the caller frees *text. ELOAD if the file cannot be read. */
 brim_status brim_yaml_read_file(const char *path, char **text, size_t *bytes);
-/* As brim_yaml_parse for text that is not from a file (a word of the command line, a default): every node and every
- * error gets this origin. */
+/* Parses text that is not from a file (a word of the command line, a default), as brim_yaml_parse does. Every node and
+ * every error gets this origin. */
 brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml_origin origin, brim_yaml **out);
 
 brim_yaml *brim_yaml_scalar(brim_arena *arena, const char *text, brim_yaml_origin origin);

@@ -10,7 +10,7 @@
 /* Every peak is that of an exact plan; with recompute=auto, of the plan that needs least memory. So the run fits if its
  * peak does. */
 typedef struct brim_card {
-  uint64_t card_bytes; /* of the card */
+  uint64_t card_bytes; /* memory of the card */
   uint64_t room_bytes; /* bytes of these that a plan may use */
   int64_t context;     /* tokens of the longest sample, within a 32nd of the optimum; 0: nothing fits */
   uint64_t context_peak_bytes;
@@ -19,13 +19,13 @@ typedef struct brim_card {
 } brim_card;
 
 typedef struct brim_cards {
-  brim_card card[BRIM_CARDS]; /* by size */
+  brim_card card[BRIM_CARDS]; /* sorted by size */
   size_t count;               /* 0: the samples are not tokens, or the run is a federation */
-  int64_t context;            /* of the run */
+  int64_t context;            /* context of the run */
   bool limited;               /* the model does not accept longer samples than the longest in the table */
   uint64_t besides_bytes;     /* bytes of a GPU that no plan gets: driver, libraries and headroom */
   bool is_measured;           /* besides_bytes was measured on the run's device; else it is assumed */
-  bool is_described;          /* there is no device: the libraries' scratch in the plans is assumed too */
+  bool is_described;          /* the GPU is only described, so the libraries' scratch in the plans is assumed too */
 } brim_cards;
 
 /* [plan] Computes the table. `plan`: the plan of `choice`. Errors as for brim_planner_plan. */

@@ -136,7 +136,7 @@ static uint64_t insight_bytes(const brim_planner *p, const brim_plan *plan)
   const brim_program *evaluate = brim_plan_program(plan, BRIM_PROGRAM_EVALUATE, 0);
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
   uint64_t bytes = evaluate && evaluate->graph->kept && o->samples > 0 ? evaluate->graph->kept->bytes : 0;
-  if (evaluate && evaluate->graph->kept_answers) /* of one token */
+  if (evaluate && evaluate->graph->kept_answers) /* adds the memory for one token's answers */
     bytes += (uint64_t)p->setup->data.train.classes * brim_dtype_bytes(evaluate->graph->kept_answers->dtype);
   if (!o->histograms) return bytes;
   bytes += BRIM_HISTOGRAM_VALUES_MAX * (sizeof(float) + sizeof(double)) + 2 * sizeof(brim_histogram);
@@ -347,8 +347,9 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
   return bytes;
 }
 
-/* Whether a term counts at the peak. Evaluation, checkpoint and summary never coincide, and neither they nor the
- * loader and the evaluations' counts coincide with placing the frozen weights. */
+/* Whether a term counts at the peak. The peak is the larger of two moments: the placing of the frozen weights, or the
+ * run afterwards, with the loader, the counts of evaluations and the largest of evaluation, checkpoint and summary.
+ * Other terms always count. */
 static bool adds(const brim_footprint *f, size_t i)
 {
   const size_t at = terms[i].offset;

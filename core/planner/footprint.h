@@ -34,8 +34,8 @@ typedef struct brim_footprint {
   uint64_t summary_bytes;    /* the test data's confusion matrix, while the summary is written */
   uint64_t piece_bytes;      /* values that pass from the device to a checkpoint, or back */
   uint64_t frozen_bytes;     /* the largest frozen weight, while it is copied to the arena */
-  uint64_t resume_bytes;     /* the same for a run that resumes, with the mapped piece of the checkpoint's files */
-  uint64_t total_bytes;      /* at the peak */
+  uint64_t resume_bytes;     /* frozen_bytes for a run that resumes, with the mapped piece of the checkpoint's files */
+  uint64_t total_bytes;      /* sum at the peak */
 } brim_footprint;
 
 /* The number of cells in an evaluation's confusion matrix; 0: there is none. */

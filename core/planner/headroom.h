@@ -8,7 +8,7 @@
 
 /* Whether the backend of a device measures the process's memory on it. */
 bool brim_taken_is_measured(const brim_backend_ops *ops);
-/* The same for the planner's backend; false in a simulation. */
+/* Whether the planner's backend does so; false in a simulation. */
 bool brim_headroom_grows(const brim_planner *planner);
 /* [plan] The memory that must stay free on a device besides a plan, for later allocations of the process:
  * memory.headroom_mb, minus the memory that the process has allocated since it selected the device. */

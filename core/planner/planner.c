@@ -38,7 +38,7 @@ brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch)
 
 /* ---- cache of peaks: a plan is a function of its device and choice ---- */
 
-#define REMEMBERED 512 /* possible micro-batches, times some budgets */
+#define REMEMBERED 512 /* number of peaks in the cache: enough for all micro-batches with several budgets */
 
 typedef struct peak {
   brim_choice choice;

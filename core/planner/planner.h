@@ -25,16 +25,16 @@ typedef struct brim_planner {
   const brim_plan_model *model; /* NULL: real plans */
   /* The device to plan for, and the run's limits on it. */
   int device;
-  brim_device_info device_info; /* its last known state */
+  brim_device_info device_info; /* the device's last known state */
   double fraction;              /* the part of its memory that an environment variable allows; 0: unset */
-  uint64_t limit_bytes;         /* by a policy; 0: none */
+  uint64_t limit_bytes;         /* limit that a policy set; 0: none */
   uint64_t growth_bytes;        /* measured: how much its driver and libraries will still grow; 0: unknown */
   uint64_t lane_taken_bytes;    /* measured: memory of a lane besides the plan, if there are several; 0: unknown */
   int32_t lanes;                /* lanes of the current choice, for which the headroom is computed */
   uint64_t ranks_bytes;         /* measured: memory of the connections of the job's ranks; 0: unknown */
-  uint64_t comm_bytes;          /* the same for this process, when its ranks are connected */
-  bool waits;                   /* the run waits for the device until there is room */
-  double queue_seconds;         /* total time that it has waited in the queue for devices */
+  uint64_t comm_bytes;  /* measured: memory of this process's connections, once its ranks are connected; 0: unknown */
+  bool waits;           /* the run waits for the device until there is room */
+  double queue_seconds; /* total time that it has waited in the queue for devices */
   /* The host, in bytes. */
   /* Host memory of this process, and of the data when it has been read: see brim_planner_measure. */
   uint64_t resident_bytes, data_bytes;
@@ -58,7 +58,7 @@ typedef struct brim_planner {
 typedef struct brim_evaluation_wish {
   int64_t count, batch;
   bool keep_output, keep_features; /* keep the model's output, or the backbone's features, readable after each batch */
-  bool keep_losses;                /* the same for -log(probability) of each token, whichever loss training uses */
+  bool keep_losses;                /* keep -log(probability) of each token readable too, whichever loss training uses */
   int64_t capacity;                /* tokens of a text, with its prompt; 0: an evaluation */
   int64_t chunk;                   /* most tokens of a prompt in one program; 0: no prompt is longer than one token */
 } brim_evaluation_wish;
@@ -87,7 +87,7 @@ brim_claim_request brim_planner_claim_request(const brim_planner *planner, const
  * is -1, a default for the device (one for each thread; BRIM_LANES_OF_GPU on a GPU). At most the clients of a rank in a
  * round; 1 if the backend has no lanes, 0 without a federation. */
 #define BRIM_LANES_OF_GPU 16
-int32_t brim_planner_lanes_useful(const brim_planner *planner); /* as if parallel_clients were -1 */
+int32_t brim_planner_lanes_useful(const brim_planner *planner); /* returns the number for parallel_clients=-1 */
 int32_t brim_planner_lanes(const brim_planner *planner);
 
 /* [plan] Lists the micro-batches that may be chosen, largest first: the rank's whole share of a step, and those that

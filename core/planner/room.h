@@ -9,8 +9,8 @@ brim_status brim_planner_read_fraction(brim_planner *planner);
 /* The bytes that a plan may use on the device now, within all limits; `later`: on the empty device, if the run may
  * wait. */
 uint64_t brim_planner_room(const brim_planner *planner, bool later);
-/* The same for any of the backend's devices with `has_bytes` available and a policy's limit of `cap_bytes` (0: no
- * limit). */
+/* Returns the bytes that a plan may use on any of the backend's devices, with `has_bytes` available and a policy's
+ * limit of `cap_bytes` (0: no limit). */
 uint64_t brim_planner_room_on(const brim_planner *planner, const brim_device_info *device, uint64_t cap_bytes,
                               uint64_t has_bytes);
 /* Returns `room`, or less if `room` is host memory that the process needs for other purposes too; `later`: counts all
@@ -24,6 +24,6 @@ uint64_t brim_planner_within(const brim_planner *planner, uint64_t bytes);
  * its control group. The text gives the peak by class, and the largest micro-batch (for an evaluation plan the largest
  * batch) that would fit. */
 brim_status brim_planner_check(brim_planner *planner, const brim_choice *choice, const brim_plan *plan);
-/* The same for a training peak; the text only says how much is missing. */
+/* Checks only a training peak; the text only says how much is missing. */
 brim_status brim_planner_check_peak(const brim_planner *planner, uint64_t peak_bytes);
 #endif

@@ -12,7 +12,7 @@
 typedef struct gathering {
   brim_planner *planner;
   brim_times *out;
-  const char **signature; /* of each entry of *out */
+  const char **signature; /* the signature of each entry of *out */
   double times;           /* runs of the program per step */
 } gathering;
 

@@ -10,8 +10,8 @@ typedef struct brim_op_time {
   const char *op, *name; /* names of the first node; `plan` owns them */
   int64_t nodes;
   double times;          /* runs of all these nodes per step */
-  double seconds, floor; /* of all these nodes per step; floor: the lower bound, 0 if unknown */
-  brim_cost cost;        /* of all these nodes per step */
+  double seconds, floor; /* seconds of all these nodes per step; floor: the lower bound, 0 if unknown */
+  brim_cost cost;        /* arithmetic and bytes of all these nodes per step */
 } brim_op_time;
 
 typedef struct brim_times {

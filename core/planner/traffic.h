@@ -45,7 +45,7 @@ brim_status brim_traffic_find(brim_planner *planner, const brim_choice *choice, 
 void brim_traffic_release(brim_traffic *traffic);
 
 enum brim_bound { BRIM_BOUND_UNKNOWN, BRIM_BOUND_COMPUTE, BRIM_BOUND_MEMORY, BRIM_BOUND_LAUNCHES };
-/* Which of the bounds dominates the least time. */
+/* Returns the bound that dominates the least time. */
 enum brim_bound brim_traffic_bound(const brim_traffic_sum *sum);
 extern const char *const brim_bound_names[]; /* "compute", ...; of the first "" */
 #endif

@@ -9,7 +9,7 @@ typedef struct brim_updates_plan {
   int64_t values, largest; /* values of an update, and of its largest parameter */
   uint32_t dtype;          /* type of the file's values: that of the parameters */
   int64_t block;           /* most values of a block */
-  uint64_t scratch_bytes;  /* of the aggregator */
+  uint64_t scratch_bytes;  /* scratch memory of the aggregator */
   uint64_t row_bytes, file_bytes, host_bytes;
 } brim_updates_plan;
 

@@ -299,7 +299,7 @@ static brim_status check_twice(const brim_module *module, size_t index)
   return BRIM_OK;
 }
 
-/* Where errors are reported: the first as the status or, with a listener, all to the listener. */
+/* Decides where errors are reported: the first one as the status or, if there is a listener, all to the listener. */
 typedef struct finding {
   brim_loader_report on_problem;
   void *context;

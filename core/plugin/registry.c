@@ -222,7 +222,8 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
     } else if (brim_ends_with(path, ".so")) {
       if (r->file_count == FILES_MAX)
         status = brim_fail(
-            BRIM_ELOAD, "brings the files named *.so in all plugin folders to more than %d: is it a folder of plugins?",
+            BRIM_ELOAD,
+            "brings the number of *.so files in all plugin folders to more than %d: is it a folder of plugins?",
             FILES_MAX);
       else
         list_file(r, path, &info);

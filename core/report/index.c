@@ -194,7 +194,7 @@ static void read_tail(reader *r)
   for (ssize_t end = length; end > 0;) {
     ssize_t start = --end;
     while (start > 0 && text[start - 1] != '\n') start--;
-    if (start == 0 && before > 0) break; /* not the whole line */
+    if (start == 0 && before > 0) break; /* the line's start is before this part of the file */
     json_t *record = json_loadb(text + start, (size_t)(end - start), 0, NULL);
     const json_t *at = json_object_get(record, "step");
     const int split = json_is_number(at) ? split_of(record) : -1;
@@ -298,8 +298,8 @@ static void read_run(brim_index *index, int folder, const char *name, const char
   static const char *const judged[] = {"loss", "accuracy", "perplexity", "mae"};
   reader r = {.index = index, .dir = dir};
   brim_index_begin_run(index, name);
-  for (int i = 0; i < BRIM_INDEX_FILES; i++) /* before reading, so that brim notices a later change */
-    index->run[index->runs - 1].stamp[i] = stamp_of(folder, name, files[i]);
+  /* Sizes and times are taken before reading, so that brim notices a later change. */
+  for (int i = 0; i < BRIM_INDEX_FILES; i++) index->run[index->runs - 1].stamp[i] = stamp_of(folder, name, files[i]);
   brim_index_add_text(index, "name", name);
   if (error) add_problem(&r, brim_arena_printf(&r.arena, "cannot read '%s': %s", dir, strerror(error)));
   if (!error && read_config(&r)) {
@@ -309,7 +309,7 @@ static void read_run(brim_index *index, int folder, const char *name, const char
     add_notes(&r);
   } else {
     brim_index_add_text(index, "status", "unreadable");
-    index->run[index->runs - 1].state = BRIM_INDEX_OPEN; /* not cached, because permissions may change */
+    index->run[index->runs - 1].state = BRIM_INDEX_OPEN; /* the run is not cached, because permissions may change */
   }
   if (r.problem.length > 0) {
     brim_index_add_text(index, "problem", brim_text_str(&r.problem));

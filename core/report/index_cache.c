@@ -21,8 +21,8 @@ typedef struct header {
   char magic[8];
   uint32_t version, sizes;
   uint64_t string_bytes, cells, ids, keys, runs;
-  uint64_t folder; /* of strings: the absolute path */
-  uint64_t hash;   /* of all that follows */
+  uint64_t folder; /* offset of the folder's absolute path in the strings */
+  uint64_t hash;   /* hash of everything after the header */
 } header;
 static const char magic[8] = "brimruns";
 #define SIZES ((uint32_t)(sizeof(brim_index_cell) << 16 | sizeof(brim_index_run)))

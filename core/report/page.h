@@ -10,7 +10,7 @@
 /* A page that is made while its run may still be in progress. */
 typedef struct brim_page_live {
   double every_seconds; /* seconds until the page is made again, and the browser reloads it; 0: it is not made again */
-  double written;       /* now, in seconds since 1970 */
+  double written;       /* time of writing, in seconds since 1970 */
 } brim_page_live;
 
 /* Prints the page. live: NULL for a page that is made once. Call it after brim_compare_finish, with at least one run.

@@ -205,7 +205,7 @@ static void add_partition(const brim_page_run *page, brim_text *out)
 
 typedef struct spread {
   const char *title, *of_clients; /* titles: of a chart with a bar per value, and of one with a bar per client */
-  const char *what;               /* x axis of the second */
+  const char *what;               /* title of the second chart's x axis */
   size_t color;
 } spread;
 

@@ -152,8 +152,8 @@ static void read_participants(brim_page_run *page, brim_page_clients *c)
   c->rounds = brim_arena_try(&page->all->arena, (size_t)c->count * sizeof *c->rounds);
   if (c->rounds) memset(c->rounds, 0, (size_t)c->count * sizeof *c->rounds);
   for (ssize_t length; c->rounds && (length = getline(&line, &room, file)) >= 0;) {
-    const char *round =
-        line[length - (length > 0)] == '\n' ? value_of(line, "\"round\"") : NULL; /* or it is truncated */
+    const char *round = line[length - (length > 0)] == '\n' ? value_of(line, "\"round\"")
+                                                            : NULL; /* a line without a newline is truncated */
     const double number = round ? strtod(round, NULL) : NAN;
     if (!(number > last)) continue;
     classes += add_round(c, line);

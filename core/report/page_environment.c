@@ -141,7 +141,7 @@ void brim_page_environment(const brim_page_run *page, brim_text *out)
     for (size_t k = 0; k < shown; k++) {
       const json_t *here = json_array_get(page->environment, k + 1 < shown ? k : all - 1);
       const char *value = rows[i].value(arena, here);
-      if (!value[0] || strcmp(value, before) == 0) continue; /* as in the process before */
+      if (!value[0] || strcmp(value, before) == 0) continue; /* the value is that of the process before */
       before = value;
       brim_text_add(out, "<tr><th scope=\"row\">");
       brim_svg_escape(out, rows[i].name);

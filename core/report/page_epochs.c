@@ -5,12 +5,12 @@
 
 #include "report/page_parts.h"
 
-#define ROWS_MAX 1000 /* with more, some are omitted */
+#define ROWS_MAX 1000 /* if a run has more epochs, some are omitted */
 
 typedef struct columns {
   const brim_series *judged;
   const char *split;
-  brim_names scores; /* of evaluations */
+  brim_names scores; /* names of the scores of evaluations */
   bool is_federated;
 } columns;
 

@@ -17,7 +17,7 @@
 #define LOOK_SECONDS 1.0 /* time between two checks whether the run has ended */
 #define KILLED_SECONDS 2 /* wait before the last page of a run that was killed */
 #define LINE_ENDS 1      /* the run has announced its end */
-#define LINE_BROKEN 2    /* its process is gone */
+#define LINE_BROKEN 2    /* the run's process is gone */
 
 /* Replaces the page by renaming. The temporary name contains this process's number, because the next process of a run
  * may already be writing its own page. The page is not synced, because a lost page can be made again. */
@@ -81,7 +81,7 @@ brim_status brim_page_follow(const char *dir, const char *path, double every_sec
   while (end == 0) {
     const double start = brim_now(), before = processor_seconds();
     const brim_status status = write_page(dir, path, pause);
-    if (line < 0 && !brim_run_is_open(dir)) return status; /* nothing was going on */
+    if (line < 0 && !brim_run_is_open(dir)) return status; /* the run is not in progress, so one page is enough */
     const double needed = (processor_seconds() - before) / SHARE;
     pause = needed > every_seconds ? needed : every_seconds;
     end = await(dir, line, start + pause);

@@ -32,21 +32,21 @@ typedef struct brim_page_clients {
 
 /* A process of a run: the first one, or one that resumed it. */
 typedef struct brim_page_process {
-  size_t first, count; /* its events */
+  size_t first, count; /* the process's events */
   double begin, end;   /* times of its first and last records, seconds since 1970; begin > end: no record has a time */
   double from_step, to_step; /* NAN: unknown */
   const char *how;           /* the event that records its end: "finished", "interrupted", "failed"; NULL: none */
   bool is_resumed;
   double queue_seconds;
   int recoveries;            /* parts of the run that ran out of memory and were repeated */
-  const json_t *environment; /* its line of environment.jsonl, or NULL */
+  const json_t *environment; /* the process's line of environment.jsonl, or NULL */
 } brim_page_process;
 
 /* The state of a run, from its events and its lock. */
 enum brim_page_state {
-  BRIM_PAGE_ENDED,   /* its last process recorded its end; or there are no events */
+  BRIM_PAGE_ENDED,   /* the run's last process recorded its end; or there are no events */
   BRIM_PAGE_RUNNING, /* a process holds its lock */
-  BRIM_PAGE_LOST     /* its last process recorded no end: it was killed, or the machine stopped */
+  BRIM_PAGE_LOST     /* the run's last process recorded no end: it was killed, or the machine stopped */
 };
 
 /* A run, with data that only its own page shows. NULL: the file is missing or damaged. */
@@ -62,7 +62,7 @@ typedef struct brim_page_run {
   json_t *samples;              /* samples.json; an object */
   brim_page_process *process;
   size_t process_count;
-  double queue_seconds, work_seconds; /* of all processes; work: everything except waits in the queue */
+  double queue_seconds, work_seconds; /* seconds of all processes; work: everything except waits in the queue */
   const char *config, *overrides;     /* texts */
   brim_page_clients *clients;         /* NULL: not a federation */
   brim_text notes;                    /* unreadable files, one per line */

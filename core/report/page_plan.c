@@ -5,7 +5,7 @@
 #include "report/page_parts.h"
 #include "report/plan_svg.h"
 
-#define COLORS 8 /* of charts, one per class */
+#define COLORS 8 /* number of colours in charts, one for each class */
 
 static double sum_of(const json_t *classes)
 {

@@ -105,7 +105,8 @@ double brim_page_seconds_left(const brim_page_run *page, double steps)
   if (page->process_count == 0 || brim_path_join(path, page->run->dir, "metrics.jsonl") != BRIM_OK) return NAN;
   if (stat(path, &info) != 0) return NAN;
   const brim_page_process *p = &page->process[page->process_count - 1];
-  const double begin = brim_json_number(json_array_get(page->events, p->first), "time"); /* after the queue */
+  /* The first event comes after the wait in the queue. */
+  const double begin = brim_json_number(json_array_get(page->events, p->first), "time");
   const double step = page->run->summary.steps,
                record = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
   const double left = brim_progress_seconds(record - begin, step - p->from_step, steps - step);

@@ -4,7 +4,7 @@
 
 #include "report/page_parts.h"
 
-#define RANKS_MAX 4096 /* more would be unreadable */
+#define RANKS_MAX 4096 /* limit for ranks, because a table of more would be unreadable */
 
 /* Finds the newest event of each rank; *count: number of ranks. */
 static const json_t **newest_of_ranks(const brim_page_run *page, size_t *count)

@@ -29,7 +29,7 @@ typedef struct span {
 typedef struct picture {
   const brim_page_run *page;
   span process[PROCESSES_MAX];
-  size_t index[PROCESSES_MAX]; /* of each in the page */
+  size_t index[PROCESSES_MAX]; /* index of each drawn process in the page */
   size_t count;
   double steps; /* number of steps at the top of the curve */
 } picture;

@@ -50,7 +50,7 @@ typedef struct picture {
   uint64_t top_bytes;
   const char *whose; /* "server's ", before the names of persistent parts; "" without a federation */
   size_t end;        /* pieces before this one have been drawn, unless they are too small to see */
-  size_t drawn;      /* their number */
+  size_t drawn;      /* number of drawn pieces */
   int links;
 } picture;
 

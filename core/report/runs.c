@@ -81,7 +81,8 @@ static brim_status read_folder(brim_comparison *c, const char *dir)
   if (!brim_is_folder(dir) || brim_find_runs(&c->arena, dir, &found) != BRIM_OK) found.count = 0;
   for (size_t i = 0; i < found.count; i++) {
     const char *run = brim_arena_printf(&c->arena, "%s/%s", dir, found.item[i].name);
-    if (c->count == BRIM_COMPARE_RUNS_MAX) return read_run(c, run); /* this call reports that there are too many */
+    /* read_run() reports that there are too many runs. */
+    if (c->count == BRIM_COMPARE_RUNS_MAX) return read_run(c, run);
     if (found.item[i].error)
       brim_log(BRIM_LOG_WARN, "left out: cannot read '%s': %s", run, strerror(found.item[i].error));
     else if (read_run(c, run) != BRIM_OK)
@@ -105,7 +106,7 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir)
   while (length > 1 && dir[length - 1] == '/') length--;
   dir = brim_arena_string_n(&c->arena, dir, length);
   if (brim_path_join(path, dir, "config.yaml") == BRIM_OK && access(path, F_OK) == 0)
-    return read_run(c, dir); /* even if a sweep has failed in this folder before */
+    return read_run(c, dir); /* a folder with config.yaml is a run, even if a sweep has failed in it before */
   if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
   return read_folder(c, dir);
 }

@@ -21,7 +21,7 @@
 #define VALUE_MAX 1e100  /* beyond it, differences would overflow */
 #define VALUE_MIN 1e-100 /* smaller differences count as none */
 #define TICKS 5          /* approximate number */
-#define PIECES_MAX 400   /* per curve; two points each */
+#define PIECES_MAX 400   /* pieces of a curve; each has two points */
 
 /* Okabe and Ito's colours, which colour-blind people can distinguish, with brighter ones for a dark background. Further
  * curves are dashed. */
@@ -37,7 +37,7 @@ static const char *const dashes[] = {"", " stroke-dasharray=\"7 3\"", " stroke-d
 /* Maps values to pixels in one direction. */
 typedef struct axis {
   double low, high, tick; /* values */
-  double first;           /* of the ticks */
+  double first;           /* value of the first tick */
   double from, to;        /* pixels of low and high */
 } axis;
 

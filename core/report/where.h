@@ -34,7 +34,7 @@ enum brim_where_kind {
   BRIM_WHERE_SECONDS, /* 90.5; a list shows 1:31 */
   BRIM_WHERE_TEXTS,
   BRIM_WHERE_DATES, /* 2026-11-27 14:30:59 */
-  BRIM_WHERE_NAMES, /* one of a list */
+  BRIM_WHERE_NAMES, /* one of a list of names */
   BRIM_WHERE_PATHS
 };
 typedef struct brim_where_values {
@@ -52,12 +52,13 @@ typedef struct brim_where {
   brim_where_values values[BRIM_WHERE_KEYS_MAX]; /* the caller sets these before brim_where_check */
 } brim_where;
 
-/* `arena` owns the result. ECONFIG with the place: "--where, character 12: ...", and a line that points there. */
+/* `arena` owns the result. An error is ECONFIG with the place: "--where, character 12: ...", and a line that points
+ * there. */
 brim_status brim_where_parse(brim_arena *arena, const char *text, brim_where *out);
 /* Reports the same kind of error for a key that the caller does not know. */
 brim_status brim_where_fail(const brim_where *filter, size_t at, const char *problem);
-/* ECONFIG, with the place, for a value that cannot match, such as a word for a key with numbers. Warns of a text that
- * no run has, but that resembles one that runs have. */
+/* Returns ECONFIG, with the place in the text, if a value cannot match, such as a word for a key with numbers. Warns of
+ * a text that no run has, but that resembles one that runs have. */
 brim_status brim_where_check(brim_arena *arena, const brim_where *filter);
 /* Whether a run matches; `value` has one element for each key of the filter. */
 bool brim_where_matches(const brim_where *filter, const brim_where_value *value);

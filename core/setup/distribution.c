@@ -29,7 +29,7 @@ bool brim_distribution_weigh(const uint64_t *sample_time, int32_t ranks, int64_t
     weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* every rank gets something */
     given += weight[r];
   }
-  /* When rounding down, the remaining parts go to the ranks that lost most, relative to their speed. */
+  /* The division rounds down. The remaining parts go to the ranks that lost most, relative to their speed. */
   for (; given < parts; given++) {
     int32_t best = 0;
     for (int32_t r = 1; r < ranks; r++)

@@ -1,4 +1,4 @@
-/* How a step's samples are divided among the ranks: evenly, or by weights. */
+/* Divides a step's samples among the ranks: evenly, or by weights. */
 #ifndef BRIM_SETUP_DISTRIBUTION_H
 #define BRIM_SETUP_DISTRIBUTION_H
 #include <stdbool.h>

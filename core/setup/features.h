@@ -12,7 +12,7 @@ struct brim_feature_set {
   brim_feature_file file; /* not mapped: the features are not computed yet, or the command only makes plans */
   brim_dataset_info train, test;
   brim_settings settings;     /* the setup's settings, without augmentation and preparation of samples */
-  brim_settings raw_settings; /* only without augmentation */
+  brim_settings raw_settings; /* the setup's settings without augmentation only */
   brim_setup raw;             /* the setup that computes the features, with the original data */
   brim_setup_weights frozen;  /* the backbone's weights from model.weights */
   uint64_t weights;           /* hash of the backbone's weights; 0: only the shape is known */

@@ -72,7 +72,7 @@ brim_status brim_setup_refuse_accumulation(const brim_setup *s, int64_t batch)
       (long long)t->effective_batch_size, (long long)batch, (long long)t->effective_batch_size);
 }
 
-/* This includes class weights: with one micro-batch per step, the labels are known before the backward pass. */
+/* The check includes class weights: with one micro-batch per step, the labels are known before the backward pass. */
 static brim_status check_update(const brim_setup *s)
 {
   const brim_training_settings *t = &s->settings->training;
@@ -115,7 +115,7 @@ static brim_status check_evaluated(const brim_setup *s)
                           : NULL;
     if (why)
       return brim_fail(BRIM_ECONFIG,
-                       "%s=%s evaluates other weights than it trains and cannot be used with %s\nuse another "
+                       "%s=%s evaluates other weights than it trains, so it cannot be used with %s\nuse another "
                        "optimizer, or remove that setting",
                        i == 0 ? "optimizer" : "server_optimizer", of[i]->id, why);
   }

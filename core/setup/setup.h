@@ -53,8 +53,8 @@ typedef struct brim_feature_set brim_feature_set; /* setup/features.h */
 
 typedef struct brim_setup {
   const brim_config *config;
-  brim_config
-      *own_config; /* the configuration made on request (brim_again), which replaces the caller's; may be NULL */
+  /* the configuration made on request (brim_again), which replaces the caller's; may be NULL */
+  brim_config *own_config;
   const brim_settings *settings;
   brim_setup_options options;
   brim_world world;                /* this rank, and the number of ranks */
@@ -76,13 +76,13 @@ typedef struct brim_setup {
   int32_t precision;              /* enum brim_precision; resolved: never auto or policy */
   int64_t norm_group;             /* 0: the model has no statistics over groups of samples */
   uint64_t buffer_bytes;          /* bytes of the model's moving averages (brim_graph_buffer) that are not frozen */
-  uint64_t kept_bytes;            /* of a client state */
+  uint64_t kept_bytes;            /* bytes of a client state */
   uint64_t kept_scratch_bytes;    /* host memory of a lane that works with client states */
   uint64_t control_bytes;         /* host memory of the server's controls */
   brim_distribution distribution; /* each rank's part of a step */
   brim_data data;
   brim_partition partition;            /* in a federation: each client's samples; without a federation `clients` is 0 */
-  const brim_plugin *server_optimizer; /* of a federation */
+  const brim_plugin *server_optimizer; /* the server's optimizer in a federation */
   const void *server_params;
   brim_account account;  /* for a federation with noise */
   bool drops_remainder;  /* clients train on whole batches only */
@@ -91,7 +91,7 @@ typedef struct brim_setup {
   json_t *kept;          /* the description of the data: see data/keep.h */
   json_t *was;           /* the description that the run's folder has; NULL: none */
   brim_again again;      /* the data's request */
-  brim_arena arena;      /* of its words */
+  brim_arena arena;      /* memory of the request's words */
 } brim_setup;
 
 /* ---- opening ---- */

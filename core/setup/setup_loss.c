@@ -8,7 +8,7 @@ static brim_status check_mixup(const brim_setup *s, const char *key)
 {
   char mixing[96];
   if (!brim_settings_mix(s->settings)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "%s mixes classes, but %s applies to single ones\nremove one of them",
+  return brim_fail(BRIM_ECONFIG, "%s mixes classes, but %s applies to a single class\nremove one of them",
                    brim_settings_mixing(s->settings, mixing, sizeof mixing), key);
 }
 

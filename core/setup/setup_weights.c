@@ -80,8 +80,8 @@ void brim_setup_weights_close(brim_setup_weights *w)
 
 typedef struct job {
   const brim_parameter *parameter;
-  size_t source; /* among the weights' parameters; NONE: the parameter has its first values */
-  void *place;   /* of its values; NULL: they pass through a buffer */
+  size_t source; /* its index among the weights' parameters; NONE: the parameter has its first values */
+  void *place;   /* address for the values; NULL: they pass through a buffer */
   uint64_t hash;
 } job;
 
@@ -92,7 +92,7 @@ typedef struct reader {
   brim_setup_weights weights;
   job *job;
   size_t count;
-  uint64_t *chain; /* instead of the jobs' hashes: the hash in older checkpoints, one of all parameters */
+  uint64_t *chain; /* the hash of older checkpoints, over all parameters, instead of the jobs' hashes */
   /* The first parameter, by index, that could not be read. */
   pthread_mutex_t lock;
   int64_t failed;
@@ -180,8 +180,8 @@ static int32_t list_jobs(reader *r)
 {
   const brim_graph *g = r->graph;
   const brim_setup_weights *w = &r->weights;
-  bool apart = g->real == BRIM_DTYPE_F32; /* others are narrowed in a buffer */
-  size_t next = 0;                        /* of the weights' parameters */
+  bool apart = g->real == BRIM_DTYPE_F32; /* values of other types are narrowed in a buffer */
+  size_t next = 0;                        /* index among the weights' parameters */
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!g->parameter[i].is_frozen) continue;
     job *j = &r->job[r->count++];

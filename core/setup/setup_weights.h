@@ -15,8 +15,8 @@ typedef struct brim_setup_weights {
   const brim_tensor **parameter;
   size_t *index;
   size_t count;
-  brim_arena arena; /* of copies of parameters */
-  bool is_borrowed; /* from the setup's features */
+  brim_arena arena; /* memory of copies of parameters */
+  bool is_borrowed; /* the weights belong to the setup's features */
 } brim_setup_weights;
 
 /* [plan] Compares names and shapes; does not read values. Errors as for brim_weights_open. On failure there is nothing
@@ -29,8 +29,8 @@ void brim_setup_weights_close(brim_setup_weights *weights);
  * are F64. */
 typedef struct brim_frozen_sink {
   brim_status (*take)(void *context, const brim_parameter *parameter, uint32_t dtype, const void *values);
-  /* Where the values are to be written, in the graph's type of real numbers, without a call of take(); NULL: take()
-   * gets them. `place` itself may be NULL. */
+  /* The address for the values, in the graph's type of real numbers, without a call of take(). NULL: take() gets the
+   * values. `place` itself may be NULL. */
   void *(*place)(void *context, const brim_parameter *parameter);
   void *context;
 } brim_frozen_sink;

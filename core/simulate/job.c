@@ -451,7 +451,7 @@ static void report(brim_sim_job *job, brim_status status)
   r->error = brim_arena_string_n(&out->arena, error, strcspn(error, "\n"));
   if (r->end == BRIM_SIM_KILLED) job->costs.lost_steps += job->step - saved_step(job);
   job->costs.steps = job->step;
-  job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* 0: it could not be opened */
+  job->costs.steps_all = job->drive ? job->drive->order.steps : 0; /* 0 if the run failed before its drive was opened */
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
   r->costs = job->costs;
   out->end_seconds = fmax(out->end_seconds, brim_scene_now(job->all->scene));

@@ -37,10 +37,10 @@ typedef struct brim_sim_job {
   bool on_host;                  /* on the host's processors */
   brim_work work;
   brim_loop loop;
-  brim_pressure_watch watch; /* of the host's memory */
+  brim_pressure_watch watch; /* watches the host's memory */
   int64_t *failures_left;    /* how often each of the scenario's failures will still occur */
   size_t look, pressure;     /* indices of the scenario's next entries */
-  int place;                 /* of the arena */
+  int place;                 /* place of the arena */
   uint64_t planned, arena, resident, garbage;
   bool is_placed, was_placed;
   int64_t step, evaluated_step, failed_step;

@@ -40,7 +40,7 @@ typedef struct brim_recording {
   brim_record_device device[BRIM_SCENE_DEVICES_MAX];
   brim_scene_peak plan[BRIM_RECORD_PLANS_MAX];
   brim_scene_failure failure[BRIM_RECORD_FAILURES_MAX]; /* `says` points into the events */
-  brim_scene_look look[BRIM_RECORD_LOOKS_MAX];          /* at: since 1970 */
+  brim_scene_look look[BRIM_RECORD_LOOKS_MAX];          /* at: seconds since 1970 */
   brim_scene_pressure pressure[BRIM_RECORD_PRESSURES_MAX];
   size_t devices, plans, failures, looks, pressures, changes;
   uint64_t host_total, process;

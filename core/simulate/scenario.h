@@ -7,7 +7,7 @@
 
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16
-#define BRIM_SCENE_LIST_MAX 4096    /* of every other list */
+#define BRIM_SCENE_LIST_MAX 4096    /* limit for every other list */
 #define BRIM_SCENE_SETTINGS_MAX 256 /* most keys under `settings` of the scenario, and of each job */
 
 /* Seconds: the shortest duration, and the shortest time between repetitions. */
@@ -68,7 +68,7 @@ typedef struct brim_scene_model {
   const char *id;
   uint64_t fixed, sample;
   double sample_time, micro_batch_time, step_time, half_memory, half_time;
-  brim_scene_recompute *recompute; /* by decreasing memory */
+  brim_scene_recompute *recompute; /* sorted by decreasing memory */
   size_t recompute_count;
   brim_scene_peak *peak; /* sorted by micro-batch, ascending; none: computed from `fixed` and `sample` */
   size_t peak_count;
@@ -119,8 +119,8 @@ typedef struct brim_scenario {
   brim_scene_program *program;
   brim_scene_run *run;
   brim_scene_failure *failure;
-  brim_scene_look *look;         /* none: policies are asked every second, and steps take the times of the model */
-  brim_scene_pressure *pressure; /* none: memory pressure follows from the host's memory */
+  brim_scene_look *look;         /* if empty: policies are asked every second, and steps take the times of the model */
+  brim_scene_pressure *pressure; /* if empty: memory pressure follows from the host's memory */
   brim_scene_job *job;           /* at least one */
   size_t device_count, program_count, run_count, failure_count, look_count, pressure_count, job_count;
   const brim_yaml *settings; /* may be NULL */
@@ -128,7 +128,7 @@ typedef struct brim_scenario {
 
 /* [init] Reads a file. ECONFIG with every mistake and its position; ELOAD if it cannot be read. */
 brim_status brim_scenario_read(const char *path, brim_scenario **out);
-/* The same from text; `file` is used in messages. */
+/* Reads a scenario from text; `file` is used in messages. */
 brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out);
 void brim_scenario_free(brim_scenario *scenario);
 /* Appends settings to `out` as words "key=value"; allocates from `arena`. */

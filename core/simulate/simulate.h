@@ -28,7 +28,7 @@ const char *brim_sim_end_name(enum brim_sim_end end); /* "finished" */
 
 /* The costs and results of a job. */
 typedef struct brim_sim_costs {
-  double wall_seconds;     /* from its start to its end */
+  double wall_seconds;     /* seconds from the job's start to its end */
   double waiting_seconds;  /* in line */
   double training_seconds; /* in steps that count */
   double redone_seconds;   /* time in steps that failed or were lost */
@@ -40,7 +40,7 @@ typedef struct brim_sim_costs {
   int64_t plan_changes;      /* changes after the first placed plan */
   int64_t cleanups, decided; /* reported decisions */
   uint64_t peak_bytes;       /* peak of the largest placed plan */
-  int64_t micro_batch;       /* at the end */
+  int64_t micro_batch;       /* micro-batch at the end */
   char device[64];           /* device at the end; "": the job was never placed */
 } brim_sim_costs;
 
@@ -60,7 +60,7 @@ typedef struct brim_simulation {
   brim_sim_job_result job[BRIM_SCENE_JOBS_MAX];
   size_t job_count;
   brim_scene_others others;
-  double end_seconds;                   /* when the last job ended */
+  double end_seconds;                   /* time at which the last job ended */
   int64_t questions;                    /* asked of policies */
   const char *policy[BRIM_CHOICES_MAX]; /* ids, in order */
   size_t policy_count;

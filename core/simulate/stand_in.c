@@ -141,7 +141,7 @@ brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *ag
 {
   brim_figures f;
   BRIM_TRY(brim_planner_figures(&job->drive->planner, &job->drive->choice, &f));
-  *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* not part of any prediction */
+  *seconds = f.step_seconds * brim_scene_slowness(job->all->scene, job->place); /* no prediction includes this factor */
   *again = *seconds * f.recompute_share / (1 + f.recompute_share);
   return BRIM_OK;
 }

@@ -6,7 +6,7 @@
 
 #define MINUTE 60.0
 
-/* When a program or run of the scenario comes, once or repeatedly. */
+/* The times at which a program or run of the scenario comes, once or repeatedly. */
 typedef struct visit {
   double next, since; /* next: time of the next visit; since: time of the last one */
 } visit;
@@ -23,7 +23,7 @@ typedef struct run {
   visit visit;
   enum run_state state;
   double leaves;
-  int device; /* where it is placed */
+  int device; /* the device on which it is placed */
   int64_t number;
 } run;
 /* A job's ticket. */
@@ -42,7 +42,7 @@ struct brim_scene {
   program *program;
   run *run;
   ticket ticket[BRIM_SCENE_JOBS_MAX];
-  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* of jobs */
+  uint64_t arena[BRIM_SCENE_DEVICES_MAX], host; /* bytes of jobs */
   int64_t numbers;                              /* tickets so far */
   brim_scene_others others;
 };
@@ -197,7 +197,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
   return out;
 }
 
-/* Called when it has left: the next visit is the first one after this time. */
+/* Called when a visitor has left: its next visit is the first one after this time. */
 static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;

@@ -6,7 +6,7 @@
 #include "memory/claims.h"
 #include "simulate/scenario.h"
 
-#define BRIM_SCENE_HOST (-1) /* instead of a device number */
+#define BRIM_SCENE_HOST (-1) /* stands for the host in place of a device number */
 
 typedef struct brim_scene brim_scene;
 /* Receives an event that no job caused. */

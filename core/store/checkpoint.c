@@ -241,8 +241,8 @@ static brim_status delete_step(const char *folder, int64_t step)
   return done ? BRIM_OK : brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(reason));
 }
 
-/* Deletes all but the last `keep` checkpoints up to `step` and the best. Newer checkpoints are damaged ones from before
- * the run was resumed; they stay for the user until this run writes them again. */
+/* Deletes old checkpoints up to `step`, except the last `keep` ones and the best. Newer checkpoints are damaged ones
+ * from before the run was resumed; they stay for the user until this run writes them again. */
 static brim_status thin_out(const char *folder, int64_t step, int64_t best, int64_t keep)
 {
   steps all;

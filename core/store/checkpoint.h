@@ -45,7 +45,7 @@ typedef struct brim_train_state {
   double window_tokens; /* tokens that count; 0 if samples are not tokens */
   double gradient_norm; /* norm before clipping in the last step that was not skipped; NAN: not computed */
   /* Loss scaling; all 0 without it. Skipped steps are commits without an update. */
-  double loss_scale;        /* of the next step */
+  double loss_scale;        /* scale of the next step */
   int64_t loss_scale_steps; /* consecutive steps kept with this scale, or since a step was skipped */
   int64_t skipped_steps, skipped_in_a_row;
   /* Totals of a federation's simulated world (seconds, joules, bytes, bytes of edges), and their values in the newest

@@ -19,7 +19,8 @@
 #include "base/text.h"
 #include "store/record.h"
 
-#define STATE_VERSION 2
+#define STATE_VERSION 3
+#define STATE_VERSION_FNV1A 2 /* has FNV-1a hashes of the files; STATE_VERSION has XXH64 */
 #define STATE_BYTES_MAX (1 << 20)
 #define HASH_TEXT_BYTES 17 /* 16 digits and the NUL */
 
@@ -250,26 +251,33 @@ static brim_status check_sum(const char *path, json_t *root)
   return brim_fail(BRIM_ELOAD, "'%s' is damaged: its checksum does not match its contents", path);
 }
 
+static brim_status take_digests(const char *path, const json_t *files, bool is_fnv1a, brim_file_digest *digest)
+{
+  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
+    const json_t *part = json_object_get(files, brim_checkpoint_part_name[i]);
+    const json_t *bytes = json_object_get(part, "bytes");
+    if (!json_is_integer(bytes) || !json_hash(json_object_get(part, "hash"), &digest[i].hash))
+      return brim_fail(BRIM_ELOAD, "'%s' is damaged: it does not describe %s", path, brim_checkpoint_part_name[i]);
+    digest[i].bytes = (uint64_t)json_integer_value(bytes);
+    digest[i].is_fnv1a = is_fnv1a;
+  }
+  return BRIM_OK;
+}
+
 static brim_status take_state(const char *path, json_t *root, brim_train_state *state, brim_file_digest *digest)
 {
   const json_t *version = json_object_get(root, "version");
   if (!json_is_integer(version)) return brim_fail(BRIM_ELOAD, "'%s' is damaged: it has no version", path);
-  if (json_integer_value(version) != STATE_VERSION)
-    return brim_fail(BRIM_ELOAD, "'%s' has version %lld, but this brim reads version %d", path,
-                     (long long)json_integer_value(version), STATE_VERSION);
+  const json_int_t number = json_integer_value(version);
+  if (number != STATE_VERSION && number != STATE_VERSION_FNV1A)
+    return brim_fail(BRIM_ELOAD, "'%s' has version %lld, but this brim reads versions %d and %d", path,
+                     (long long)number, STATE_VERSION_FNV1A, STATE_VERSION);
   BRIM_TRY(check_sum(path, root));
   for (size_t i = 0; i < FIELD_COUNT; i++)
     if (!(fields[i].newer && !json_object_get(root, fields[i].key)) &&
         !json_field(&fields[i], json_object_get(root, fields[i].key), state))
       return brim_fail(BRIM_ELOAD, "'%s' is damaged: '%s' is missing or of the wrong type", path, fields[i].key);
-  for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
-    const json_t *part = json_object_get(json_object_get(root, "files"), brim_checkpoint_part_name[i]);
-    const json_t *bytes = json_object_get(part, "bytes");
-    if (!json_is_integer(bytes) || !json_hash(json_object_get(part, "hash"), &digest[i].hash))
-      return brim_fail(BRIM_ELOAD, "'%s' is damaged: it does not describe %s", path, brim_checkpoint_part_name[i]);
-    digest[i].bytes = (uint64_t)json_integer_value(bytes);
-  }
-  return BRIM_OK;
+  return take_digests(path, json_object_get(root, "files"), number == STATE_VERSION_FNV1A, digest);
 }
 
 brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *state,
@@ -299,7 +307,7 @@ brim_status brim_checkpoint_part_check(const char *folder, enum brim_checkpoint_
   char path[BRIM_PATH_MAX];
   brim_file_digest found;
   BRIM_TRY(brim_path_join(path, folder, brim_checkpoint_part_name[part]));
-  BRIM_TRY(brim_file_hash(path, &found.bytes, &found.hash));
+  BRIM_TRY((expected->is_fnv1a ? brim_file_hash : brim_file_xxh64)(path, &found.bytes, &found.hash));
   if (found.bytes != expected->bytes)
     return brim_fail(BRIM_ELOAD, "'%s' is damaged: it has %" PRIu64 " bytes, but was written with %" PRIu64, path,
                      found.bytes, expected->bytes);

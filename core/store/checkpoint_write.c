@@ -150,7 +150,8 @@ static brim_status sign(const char *folder, const brim_train_state *state, const
   part p;
   for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
     BRIM_TRY(find_part(folder, tensors, i, &p));
-    BRIM_TRY(brim_file_hash(p.path, &digest[i].bytes, &digest[i].hash));
+    digest[i] = (brim_file_digest){0};
+    BRIM_TRY(brim_file_xxh64(p.path, &digest[i].bytes, &digest[i].hash));
   }
   BRIM_TRY(brim_checkpoint_state_write(folder, state, digest));
   return brim_folder_sync(folder);

@@ -12,7 +12,7 @@ enum brim_feature_split { BRIM_FEATURES_TRAIN, BRIM_FEATURES_TEST, BRIM_FEATURES
 /* Identifies the contents of a file. */
 typedef struct brim_feature_shape {
   uint64_t key, weights;               /* hashes */
-  int64_t values;                      /* of a sample */
+  int64_t values;                      /* number of values of a sample */
   int64_t count[BRIM_FEATURES_SPLITS]; /* samples; 0 if the split does not exist */
 } brim_feature_shape;
 

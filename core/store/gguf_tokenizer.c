@@ -27,7 +27,7 @@ typedef struct writer {
   brim_text *out;
   token *token;
   uint64_t count;
-  const brim_gguf_pre *pre; /* of a byte-level vocabulary */
+  const brim_gguf_pre *pre; /* rules of a byte-level vocabulary */
   bool is_llama, is_gemma;
   uint32_t *place; /* hash table of tokens by text; UINT32_MAX: free */
   uint64_t mask;

@@ -9,7 +9,7 @@
  * table in gguf_pre.c. */
 brim_status brim_gguf_tokenizer_text(const brim_gguf *file, brim_text *tokenizer, brim_text *config);
 
-/* How text is split into words before byte-pair encoding, by llama.cpp's names (tokenizer.ggml.pre). */
+/* The rules by which text is split into words before byte-pair encoding, by llama.cpp's names (tokenizer.ggml.pre). */
 typedef struct brim_gguf_pre {
   const char *name;
   const char *normalizer; /* JSON; NULL: none */

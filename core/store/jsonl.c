@@ -43,8 +43,8 @@ static brim_status fill_up(brim_jsonl *log, int64_t keep)
 {
   if (keep == BRIM_JSONL_ALL || log->records >= keep) return BRIM_OK;
   brim_log(BRIM_LOG_WARN,
-           "'%s' has %" PRId64 " records, but the checkpoint was made when it had %" PRId64
-           ": the others are lost, and the run continues without them",
+           "'%s' has %" PRId64 " records, but had %" PRId64
+           " when the checkpoint was written: the missing ones are lost, and the run continues without them",
            log->path, log->records, keep);
   while (log->records < keep) {
     brim_jsonl_begin(log);

@@ -29,8 +29,8 @@ void brim_jsonl_begin(brim_jsonl *log);
 void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value);
 /* Writes the shortest form that reads back as the same number; NaN and infinities as null. */
 void brim_jsonl_number(brim_jsonl *log, const char *key, double value);
-/* Escaped; bytes that are not UTF-8 become U+FFFD. A long text is truncated and ends in "...", so that at least 512
- * bytes of the line are left for other fields. */
+/* Writes a text with escapes; bytes that are not UTF-8 become U+FFFD. A long text is truncated and ends in "...", so
+ * that at least 512 bytes of the line are left for other fields. */
 void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value);
 /* [step] Appends the record. On EIO, removes its written part. EINVAL for a record longer than the buffer, which is
  * dropped. */

@@ -11,7 +11,8 @@ brim_status brim_record_print(const char *name, const json_t *record, brim_text 
 brim_status brim_record_write(const char *run, const char *name, const json_t *record);
 /* Reads <run>/<name>. The caller owns *out, which is NULL if there is no such file. ELOAD if it cannot be read. */
 brim_status brim_record_read(const char *run, const char *name, json_t **out);
-/* Like json_load_file(), but for regular files only, so that it does not block on a pipe. `problem` may be NULL. */
+/* Does the work of json_load_file(), but only for regular files, so that it does not block on a pipe. `problem` may be
+ * NULL. */
 json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem);
 
 /* Returns a number as JSON; null for NaN, which JSON does not have. */

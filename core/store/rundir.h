@@ -13,8 +13,8 @@
 /* Writes a whole file under a temporary name (".<name>.tmp" in the same folder), syncs it, and renames it to `path`,
  * which therefore has the old bytes or the new ones, never a part. One writer at a time. EIO with the reason. */
 brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes);
-/* The same without syncing the folder, for several files. Call brim_folder_sync() afterwards so that their names
- * survive a power failure. */
+/* Writes a file in this way without syncing the folder, for several files. Call brim_folder_sync() afterwards so that
+ * their names survive a power failure. */
 brim_status brim_file_replace(const char *path, const char *text, size_t bytes);
 /* The two halves of brim_file_replace, for files that are written in another way. `folder` and `aside` (the temporary
  * name) have room for BRIM_PATH_MAX bytes. */

@@ -58,7 +58,7 @@ static const struct {
 };
 #define TYPES (sizeof types / sizeof types[0])
 
-/* Also for types that brim does not have. */
+/* Returns the bytes of an element, also of types that brim does not have. */
 static uint32_t element_bytes(const brim_safetensor *tensor)
 {
   for (size_t i = 0; i < TYPES && tensor->dtype == 0; i++)

@@ -18,13 +18,14 @@ typedef struct brim_safetensor {
   bool is_slice;
   uint64_t first, count;
   const char *type; /* the dtype's name in a file that was read: "BF16", "I64"; NULL: given by dtype */
-  const brim_gguf_type
-      *packed; /* in a GGUF file: data consists of blocks of this type, whose values have `dtype`; NULL: plain values */
+  /* in a GGUF file: data consists of blocks of this type, whose values have `dtype`; NULL: plain values */
+  const brim_gguf_type *packed;
 } brim_safetensor;
 
-/* Length and brim_hash of a written file. */
+/* Length and XXH64 (seed 0) of a written file. */
 typedef struct brim_file_digest {
   uint64_t bytes, hash;
+  bool is_fnv1a; /* the hash is FNV-1a; only in older checkpoints */
 } brim_file_digest;
 
 /* Writes `path` (not atomically), synced to disk; on failure the file is removed. Tensors keep their order, except
@@ -57,7 +58,7 @@ brim_status brim_safetensors_write_share(const char *path, const brim_safetensor
  * ELOAD with the error, also for dtypes that the format does not define and ranks that brim does not support. */
 typedef struct brim_safetensors brim_safetensors;
 brim_status brim_safetensors_open(const char *path, brim_safetensors **out);
-/* The same for bytes in memory, which must outlive *out; `path` is used in messages. */
+/* Checks bytes in memory instead of a file. The bytes must outlive *out; `path` is used in messages. */
 brim_status brim_safetensors_parse(const void *bytes, size_t size, const char *path, brim_safetensors **out);
 void brim_safetensors_close(brim_safetensors *file); /* may be NULL */
 size_t brim_safetensors_count(const brim_safetensors *file);

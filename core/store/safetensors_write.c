@@ -5,23 +5,33 @@
 #include <string.h>
 #include <unistd.h>
 
+#define XXH_STATIC_LINKING_ONLY /* for states on the stack */
+#include <xxhash.h>
+
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "store/safetensors.h"
 #include "store/safetensors_format.h"
+
+#define PIECE_BYTES ((size_t)256 * 1024) /* hashed and written together, while they are in the cache */
 
 typedef struct sink {
   int fd;
   const char *path;
-  brim_file_digest digest;
+  uint64_t bytes;
+  XXH64_state_t hash;
 } sink;
 
 static brim_status sink_put(sink *to, const void *data, size_t bytes)
 {
-  to->digest.bytes += bytes;
-  to->digest.hash = brim_hash(to->digest.hash, data, bytes);
-  return brim_file_write_all(to->fd, to->path, data, bytes);
+  const char *at = data;
+  to->bytes += bytes;
+  for (size_t n; bytes > 0; at += n, bytes -= n) {
+    n = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    (void)XXH64_update(&to->hash, at, n);
+    BRIM_TRY(brim_file_write_all(to->fd, to->path, at, n));
+  }
+  return BRIM_OK;
 }
 
 static uint64_t tensor_bytes(const brim_safetensor *tensor)
@@ -129,10 +139,11 @@ brim_status brim_safetensors_write_from(const char *path, const brim_safetensor 
                                         const char *const *metadata, const brim_safetensors_source *source,
                                         brim_file_digest *digest)
 {
-  sink to = {.fd = -1, .path = path, .digest = {.hash = BRIM_HASH_START}};
+  sink to = {.fd = -1, .path = path};
   char *header = NULL;
   size_t bytes = 0;
   BRIM_TRY(make_header(path, tensor, count, metadata, &header, &bytes));
+  (void)XXH64_reset(&to.hash, 0);
   brim_status status = brim_file_create(path, &to.fd);
   if (status == BRIM_OK) {
     status = sink_put(&to, header, bytes);
@@ -140,7 +151,7 @@ brim_status brim_safetensors_write_from(const char *path, const brim_safetensor 
     status = brim_file_end(to.fd, path, status);
   }
   free(header);
-  if (status == BRIM_OK && digest) *digest = to.digest;
+  if (status == BRIM_OK && digest) *digest = (brim_file_digest){.bytes = to.bytes, .hash = XXH64_digest(&to.hash)};
   return status;
 }
 

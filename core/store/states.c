@@ -14,8 +14,8 @@
 #include "base/file.h"
 
 #define MAGIC "brimsta2"
-#define MAGIC_BEFORE "brimstat" /* without checksums, of brim 0.12.0 */
-#define ALIGNMENT 64u           /* of slots */
+#define MAGIC_BEFORE "brimstat" /* of files of brim 0.12.0, which have no checksums */
+#define ALIGNMENT 64u           /* slots start at multiples of this */
 #define HEADER_BYTES 64u
 #define STAMPS_READ 1024 /* number of stamps that are read at a time */
 #define PART_BYTES 16384 /* bytes of a slot that are read at a time; a multiple of BLOCK_BYTES */
@@ -26,11 +26,11 @@ typedef struct header {
   uint64_t bytes, hash;
   int64_t slots;
   char unused[HEADER_BYTES - 40];
-  uint64_t checksum; /* of the bytes before it */
+  uint64_t checksum; /* checksum of the header's bytes before it */
 } header;
 typedef struct stamp {
   int32_t client, round; /* round: from 1; 0: the slot has no complete state */
-  uint64_t checksum;     /* of the slot */
+  uint64_t checksum;     /* checksum of the slot */
 } stamp;
 
 struct brim_states {

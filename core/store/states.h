@@ -23,7 +23,7 @@ typedef struct brim_states brim_states;
 
 typedef struct brim_states_layout {
   int64_t clients, places; /* places: the most clients in a round */
-  uint64_t bytes;          /* of a client's state */
+  uint64_t bytes;          /* bytes of a client's state */
   uint64_t hash;           /* hash of the names and sizes of a state's parts */
 } brim_states_layout;
 
@@ -31,7 +31,8 @@ typedef struct brim_states_layout {
 enum brim_states_access {
   BRIM_STATES_CREATE, /* a new file */
   BRIM_STATES_SHARE,  /* the run's existing file */
-  BRIM_STATES_JOIN,   /* the same file, for a rank that is not the first; it changes only slots of its own clients */
+  BRIM_STATES_JOIN,   /* the run's existing file, for a rank that is not the first; it changes only slots of its own
+                         clients */
   BRIM_STATES_COPY    /* an unlinked copy of the run's file, for a rank on another host */
 };
 

@@ -17,7 +17,7 @@ typedef struct brim_summary {
   char error[1024]; /* reason of the failure; else "" */
   double steps;     /* this and all other figures: NAN if missing */
   double loss[BRIM_PART_COUNT], score[BRIM_SCORE_COUNT][BRIM_PART_COUNT];
-  double client_accuracy_variance, client_accuracy_gini; /* of a federation's clients */
+  double client_accuracy_variance, client_accuracy_gini; /* differences among a federation's clients */
   double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
 } brim_summary;
 

@@ -12,7 +12,7 @@
 #define BRIM_TRACE_REQUEST_NAME "trace.request"
 #define BRIM_OPERATIONS_NAME "operations.json"
 #define BRIM_TRACE_STEPS 3       /* default number of steps of a trace */
-#define BRIM_TRACE_STEPS_MAX 200 /* of a request */
+#define BRIM_TRACE_STEPS_MAX 200 /* limit for a request */
 
 /* Asks the run for a trace of its next steps. EIO with the system's reason. */
 brim_status brim_trace_request_write(const char *run, int64_t steps);

@@ -84,7 +84,8 @@ static brim_status find_heads(const brim_weights *w, const brim_safetensor *t, c
   const brim_gguf_value *v = way->heads && file ? brim_gguf_find_own(file, way->heads) : NULL;
   *heads = 0;
   if (!way->heads) return BRIM_OK;
-  if (!v && file && strcmp(way->heads, "attention.head_count_kv") == 0) /* as many as there are heads of queries */
+  /* if the key is missing, there are as many heads of keys as of queries. */
+  if (!v && file && strcmp(way->heads, "attention.head_count_kv") == 0)
     v = brim_gguf_find_own(file, "attention.head_count");
   if (v && !v->is_array && brim_gguf_integer(v, 0, heads) && *heads > 0 && t->shape.rank > 0 &&
       t->shape.dim[0] % (2 * *heads) == 0)

@@ -24,8 +24,8 @@ struct brim_weights_files {
   const char **path;
   size_t file_count, count;
   brim_gguf *gguf;         /* used instead of the other fields; NULL: not a GGUF file */
-  brim_safetensor *packed; /* its tensors */
-  int hold;                /* of a run's checkpoint; -1: none */
+  brim_safetensor *packed; /* tensors of the GGUF file */
+  int hold;                /* lock of a run's checkpoint; -1: none */
   bool are_brims;
 };
 

@@ -13,7 +13,7 @@
 
 /* The contents of an index file: {"weight_map": {"tensor": "file", ...}}. */
 typedef struct brim_weights_index {
-  const char **name;    /* of tensors, sorted */
+  const char **name;    /* names of tensors, sorted */
   const uint32_t *file; /* index of the file of each tensor */
   size_t count;
   const char **file_name; /* names of files in the folder of the index, sorted */
@@ -38,7 +38,8 @@ const brim_safetensor *brim_weights_files_at(const brim_weights_files *files, si
 /* The files that hold tensors, in order. */
 size_t brim_weights_files_file_count(const brim_weights_files *files);
 const char *brim_weights_files_path(const brim_weights_files *files, size_t file);
-const char *brim_weights_files_metadata(const brim_weights_files *files, const char *key); /* of the first file */
+/* Metadata of the first file. */
+const char *brim_weights_files_metadata(const brim_weights_files *files, const char *key);
 /* Whether this is a checkpoint of brim, with the names of brim's models. */
 bool brim_weights_files_are_brims(const brim_weights_files *files);
 /* The file, if it is a GGUF file; NULL for safetensors. */

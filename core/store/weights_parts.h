@@ -20,12 +20,12 @@ typedef struct brim_weights_twin {
 
 struct brim_weights {
   brim_arena arena;
-  brim_weights_request request; /* its texts are copied */
+  brim_weights_request request; /* the arena has copies of its texts */
   brim_weights_files *files;
   const brim_weights_map *map; /* NULL: names are unchanged */
   bool is_recognised;          /* brim found the map by the files' tensor names or metadata */
   const brim_tensor *const *parameter;
-  size_t count;              /* of parameters */
+  size_t count;              /* number of parameters */
   brim_weights_match *match; /* by parameter */
   brim_weights_twin *twin;
   size_t twin_count;

@@ -47,7 +47,7 @@ brim_status brim_clocks_compare(brim_dist *dist, brim_clock_offset *out, int64_t
   message *all = brim_xcalloc((size_t)world.ranks, sizeof *all);
   message mine = {.boot = boot_of()};
   brim_status status = BRIM_OK;
-  /* One more exchange, which shows when the one before it ended. */
+  /* One more exchange follows, which shows when the one before it ended. */
   for (int i = 0; i <= EXCHANGES && status == BRIM_OK; i++) {
     mine.after_last = i > 0 ? own[i - 1].after : 0;
     mine.before = brim_tracing_clock();

@@ -16,7 +16,7 @@
 #include "store/jsonl.h"
 
 #define TEXT_MAX 4096     /* limit for a file that is read for one line */
-#define COMMAND_MAX 65536 /* of a command line */
+#define COMMAND_MAX 65536 /* limit for a command line */
 #define LIBRARIES_MAX 32
 #define PARENTS_MAX 64 /* limit for folders in which a repository is searched */
 

@@ -144,7 +144,7 @@ bool brim_stops_have(const brim_stops *stops, int32_t token)
 
 /* A text in progress. */
 typedef struct text {
-  int32_t *tokens; /* [limit] that the model sees */
+  int32_t *tokens; /* [limit] the tokens that the model sees */
   int64_t used;    /* tokens so far */
   int64_t cached;  /* number of first tokens whose keys and values are in the caches */
   uint32_t number;
@@ -164,11 +164,11 @@ struct brim_generator {
   int64_t vocabulary, row; /* tokens of the dataset; logits for a token, at least as many: see brim_model_ops.classes */
   int64_t text_count;
   text *text;
-  int32_t *input, *places; /* of the larger program */
+  int32_t *input, *places; /* inputs of the larger program */
   void *labels;            /* without caches: all 0, because the program computes a loss, which is not used */
   void *output;
   double *logits; /* [vocabulary] */
-  bool *seen;     /* the same; all false */
+  bool *seen;     /* without caches: all false */
   brim_sampling_choice *choices;
 };
 
@@ -386,7 +386,7 @@ static brim_status run_token(brim_generator *g)
   return brim_exec_read(brim_trainer_exec(g->trainer), g->token, g->token->graph->kept, g->output);
 }
 
-/* The same for one text, without caches. */
+/* Runs the program for one text, without caches. */
 static brim_status run_sample(brim_generator *g, const text *t)
 {
   brim_exec *exec = brim_trainer_exec(g->trainer);

@@ -30,7 +30,7 @@ typedef struct brim_histograms {
   brim_histogram *of, *change, *of_ranks; /* one for values; one for changes; one for each rank */
   void *all;                              /* BRIM_EXCHANGE_BYTES for each rank */
   float *block;                           /* BRIM_HISTOGRAM_BLOCK values */
-  void *raw;                              /* the same in the type of the tensor */
+  void *raw;                              /* these values in the type of the tensor */
   float *before;                          /* the sampled values of all trained parameters before the step */
   int64_t before_step;                    /* the step that `before` precedes; -1: none */
 } brim_histograms;

@@ -31,7 +31,7 @@
 #include "store/checkpoint.h"
 #include "store/summary.h"
 
-#define SECONDS_MAX 60.0               /* of a command */
+#define SECONDS_MAX 60.0               /* limit for a command */
 #define GRACE_SECONDS 2.0              /* between SIGTERM and SIGKILL */
 #define LINGER_SECONDS 0.2             /* time to read output that arrives after the command has ended */
 #define OUTPUT_BYTES_MAX (64 << 10)    /* limit for the output of one command in the log */
@@ -44,7 +44,7 @@ static const char *const names[BRIM_HOOK_COUNT] = {"on_start", "on_evaluation", 
 typedef struct slot {
   char *command; /* NULL: not set */
   bool waits;
-  uint64_t order; /* of posts */
+  uint64_t order; /* number of the post that filled the slot */
   brim_hook_facts facts;
   bool has_hung, has_warned; /* used by the thread only */
   bool has_failed;           /* the hook failed, and the failure was not taken yet */
@@ -59,10 +59,10 @@ struct brim_hooks {
   uint64_t posts;
   bool closes;
   const volatile sig_atomic_t *stop; /* set when closing */
-  int stopped;                       /* its value then */
+  int stopped;                       /* value of `stop` when closing */
   char run[PATH_MAX], model[64], dataset[64];
   int log;
-  brim_hook_facts taken; /* of the hook that runs */
+  brim_hook_facts taken; /* facts of the hook that runs */
 };
 
 /* A command that runs. */
@@ -139,7 +139,7 @@ static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, con
   size_t there = 0, count = 0;
   while (environ[there]) there++;
   char **list = brim_xcalloc(there + VARIABLES_MAX + 1, sizeof *list);
-  int part = 0; /* of an evaluation; else training */
+  int part = 0; /* the split of an evaluation; in training, the training split */
   for (int i = 0; i < BRIM_PART_COUNT; i++)
     if (strcmp(f->split, brim_part_names[i]) == 0) part = i;
   add_variable(list, &count, "BRIM_HOOK", names[hook]);
@@ -392,7 +392,7 @@ brim_hooks *brim_hooks_open(const brim_hooks_settings *settings, const char *run
   pthread_cond_init(&h->changed, NULL);
   struct sigaction child;
   if (sigaction(SIGCHLD, NULL, &child) == 0 && child.sa_handler == SIG_IGN)
-    signal(SIGCHLD, SIG_DFL); /* else exit statuses are lost */
+    signal(SIGCHLD, SIG_DFL); /* otherwise exit statuses are lost */
   snprintf(path, sizeof path, "%s/%s", h->run, BRIM_HOOKS_LOG_NAME);
   h->log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   const int log_error = h->log < 0 ? errno : 0;

@@ -19,7 +19,7 @@
 
 typedef struct brim_participants {
   brim_jsonl log; /* fd -1: not open */
-  brim_text line; /* of a round; reused */
+  brim_text line; /* line of a round; reused */
 } brim_participants;
 
 /* [init] Opens the file in a run's folder and truncates or pads it to `rounds` lines. EIO. */

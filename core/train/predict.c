@@ -107,7 +107,7 @@ brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *
   if (data->train.task == BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG, "the model of this run continues a text, token by token, and has no single answer "
                                    "for a sample\nuse brim generate");
-  for (size_t i = 0; i < count; i++) { /* before anything is placed, so that a wrong name fails early */
+  for (size_t i = 0; i < count; i++) { /* happens before anything is placed, so that a wrong name fails early */
     BRIM_TRY(brim_data_open_file(data, file[i].path, split_name(arena, i), &file[i].count));
     if (file[i].count > most) most = file[i].count;
   }

@@ -30,7 +30,7 @@ typedef struct brim_report {
   double loss_scale;                        /* 0: no loss scaling */
   int64_t skipped_steps;
   const char *client_model;       /* the model that client_accuracy evaluates, for messages; "": the global model */
-  brim_spread finetuned_accuracy; /* the same after federate.finetune_epochs; NAN: not evaluated */
+  brim_spread finetuned_accuracy; /* their accuracies after federate.finetune_epochs; NAN: not evaluated */
   brim_spread client_accuracy;    /* accuracies of a federation's clients at the end; NAN: not evaluated */
   double epsilon, delta;          /* privacy of a federation; epsilon 0: no noise, or nothing was released */
   bool has_world;                 /* a federation has a simulated world; its totals follow */

@@ -52,7 +52,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_hook_facts last = {.status = ""};
   brim_error_take(&first);
   brim_progress_finish(&r->progress);
-  /* Otherwise the folder belongs to another run, and this one must not write to it. */
+  /* If the run is not opened, the folder belongs to another run, and this one must not write to it. */
   const bool opened = r->lock >= 0 && r->state;
   if (!opened) brim_report_release(&r->report);
   if (opened) {
@@ -79,7 +79,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   if (r->tensorboard.fd >= 0)
     brim_running_heed_tensorboard(r, brim_tensorboard_end(&r->tensorboard, status == BRIM_OK));
   brim_tensorboard_close(&r->tensorboard);
-  brim_pressure_close(r->pressure); /* before the objects that the thread reads are closed */
+  brim_pressure_close(r->pressure); /* closed before the objects that its thread reads */
   brim_trainer_close(r->trainer);
   brim_drive_close(r->drive);
   if (opened && r->options->write_page) r->options->write_page(r->dir);

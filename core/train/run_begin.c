@@ -103,7 +103,7 @@ static brim_status open_resumed(brim_running *r)
   if (!checkpoint[0]) {
     brim_say("no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* the state continues as if the run had not been stopped */
-    json_t *weights = NULL;                   /* these must be the weights with which the run began */
+    json_t *weights = NULL;                   /* the weights with which the run began */
     brim_status status = brim_trainer_load_weights(r->trainer, brim_running_prints(r) ? &weights : NULL);
     if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
     json_decref(weights);

@@ -108,7 +108,7 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   brim_pressure_reading reading;
   const enum brim_pressure_level level = r->acts ? BRIM_PRESSURE_CALM : brim_pressure_take(r->pressure, &reading);
   if (level != BRIM_PRESSURE_CALM) report_pressure(r, &reading, level == BRIM_PRESSURE_ACTS);
-  if (level == BRIM_PRESSURE_ACTS) { /* until it is done */
+  if (level == BRIM_PRESSURE_ACTS) { /* stays set until the run has acted */
     r->reading = reading;
     r->acts = true;
   }

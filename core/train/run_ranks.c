@@ -152,7 +152,8 @@ brim_status brim_running_report_ranks(void *running)
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);
   const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
   for (int32_t i = 0; status == BRIM_OK && i < ranks; i++) brim_report_rank(&r->events, i, &all[i], r->state->step);
-  const bool alike = !brim_setup_is_isolated(r->drive->setup); /* otherwise the server does not train */
+  /* Isolated processes are not alike: the server does not train. */
+  const bool alike = !brim_setup_is_isolated(r->drive->setup);
   if (status == BRIM_OK && alike && brim_running_prints(r)) name_slowest(r, all, ranks, seconds);
   free(seconds);
   free(all);

@@ -18,17 +18,17 @@
 #include "train/run_parts.h"
 #include "train/trace_write.h"
 
-#define LOOK_SECONDS 0.5              /* between two looks for a request */
-#define EVENTS_MIN ((size_t)16 << 10) /* of a ring */
+#define LOOK_SECONDS 0.5              /* seconds between two looks for a request */
+#define EVENTS_MIN ((size_t)16 << 10) /* room of a ring */
 #define EVENTS_MAX ((size_t)1 << 20)
-#define EVENTS_OF_ROUND ((size_t)256 << 10)  /* of a federation's round */
-#define PART_BYTES_MAX ((uint64_t)256 << 20) /* of a rank */
+#define EVENTS_OF_ROUND ((size_t)256 << 10)  /* events of a federation's round */
+#define PART_BYTES_MAX ((uint64_t)256 << 20) /* limit for the part of a rank */
 
 struct brim_run_trace {
   int64_t first, end; /* first and end: steps [first, end) of observe.trace, from 1; end 0: none */
   int64_t asked;      /* number of requested steps; 0: none */
   double looked;      /* brim_now() at the last look for a request */
-  bool has_warned;    /* of a bad request */
+  bool has_warned;    /* a bad request was reported */
   bool is_on;
   int64_t from, until; /* steps [from, until) of the trace in progress */
   uint64_t lost;       /* events */

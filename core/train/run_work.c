@@ -71,7 +71,7 @@ static brim_status make(void *self)
       brim_setup_is_federated(r->drive->setup) ? brim_tracing_begin(name) : brim_tracing_begin_step(name);
   const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
   brim_tracing_end(began, BRIM_TRACING_STEP, name, (uint64_t)step + 1);
-  /* Otherwise the step was committed, and the next one, which had begun ahead, failed. */
+  /* If the step has been committed, the next one, which had begun ahead, failed. */
   if (r->state->step == step) return status;
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
@@ -170,7 +170,7 @@ static brim_status interrupt(brim_running *r)
   brim_live_now(BRIM_LIVE_STOPPING);
   BRIM_TRY(write_last_checkpoint(r));
   r->is_interrupted = true;
-  const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank received it */
+  const int signal = *r->stop ? *r->stop : SIGTERM; /* SIGTERM if only another rank received a signal */
   brim_running_event(r, "interrupted", strsignal(signal));
   return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\nresume with: %s %s",
                    signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
@@ -196,7 +196,7 @@ static brim_status finish(void *self)
   brim_running *r = self;
   if (r->state->step < r->drive->order.steps && !r->has_stopped) BRIM_TRY(brim_running_stop_early(r));
   if (r->state->step == 0) BRIM_TRY(write_last_checkpoint(r));
-  if (!r->settings->federate.train) return BRIM_OK; /* nothing was trained */
+  if (!r->settings->federate.train) return BRIM_OK; /* without training there is nothing to evaluate */
   brim_status status = evaluate_test(r);
   if (status == BRIM_OK) status = brim_running_evaluate_clients(r);
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
@@ -251,7 +251,7 @@ static brim_status drop_later_records(brim_running *r)
   r->window_timed = 0;
   r->loader_seconds = 0;
   brim_running_recall(r);
-  if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
+  if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes the file */
   brim_running_heed_tensorboard(r, r->tensorboard.fd < 0 ? BRIM_OK
                                                          : brim_tensorboard_rewind(&r->tensorboard, s->step + 1));
   if (r->participants.log.fd >= 0) {

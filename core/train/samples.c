@@ -14,9 +14,9 @@
 #include "store/rundir.h"
 
 #define INPUTS_MAX 8       /* number of values shown of a sample that is not a picture */
-#define TOKENS_BEFORE 48   /* tokens of the text before a token, */
-#define TOKENS_AFTER 16    /* and after it */
-#define TEXT_BYTES_MAX 240 /* of each of these texts */
+#define TOKENS_BEFORE 48   /* tokens shown of the text before a token */
+#define TOKENS_AFTER 16    /* tokens shown of the text after it */
+#define TEXT_BYTES_MAX 240 /* limit for each of these two texts */
 
 /* ---- the list ---- */
 
@@ -242,7 +242,7 @@ static brim_status add_picture(json_t *object, const brim_data *data, uint32_t r
     low = fmin(low, pixel[i]);
     high = fmax(high, pixel[i]);
   }
-  const bool exceeds = low < -0.01 || high > 1.01; /* else only rounding does */
+  const bool exceeds = low < -0.01 || high > 1.01; /* within these limits only rounding exceeds [0, 1] */
   for (int64_t i = 0; i < height * width * channels && status == BRIM_OK; i++) {
     const double share = exceeds ? (pixel[i] - low) / (high - low) : fmin(fmax(pixel[i], 0), 1);
     bytes[i] = (uint8_t)(255 * share + 0.5);
@@ -293,7 +293,7 @@ static void set_text(json_t *object, const char *key, const brim_text *text, boo
   const char *from = end ? s + length - most : s, *to = from + most;
   brim_text valid = {0};
   if (end && most < length)
-    while (from < to && ((unsigned char)*from & 0xc0) == 0x80) from++; /* not half of a character */
+    while (from < to && ((unsigned char)*from & 0xc0) == 0x80) from++; /* skips the rest of a character that is cut */
   while (from < to) {
     size_t bytes;
     const char *shown = brim_utf8_take(&from, to, &bytes);

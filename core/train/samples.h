@@ -52,7 +52,7 @@ typedef struct brim_samples {
   int64_t lost; /* batches that are missing, because there was no host memory for their answers */
   enum brim_part part;
   brim_wrong_sample worst[BRIM_SAMPLES_MAX];
-  void *answers; /* of a batch */
+  void *answers; /* answers of a batch */
   uint64_t answers_bytes;
 } brim_samples;
 

@@ -1,6 +1,6 @@
-/* How well each class is distinguished from the others, from a confusion matrix: row = label, column = predicted. With
- * BRIM_MANY_CLASSES or more classes brim counts no matrix, and there are no such figures. It does not write a matrix of
- * more than BRIM_MATRIX_CLASSES_MAX classes, because JSON takes ten times the memory. */
+/* Figures of how well each class is distinguished from the others, from a confusion matrix: row = label, column =
+ * predicted. With BRIM_MANY_CLASSES or more classes brim counts no matrix, and computes no such figures. brim does not
+ * write a matrix of more than BRIM_MATRIX_CLASSES_MAX classes, because JSON takes ten times the memory. */
 #ifndef BRIM_TRAIN_SCORES_H
 #define BRIM_TRAIN_SCORES_H
 #include <jansson.h>

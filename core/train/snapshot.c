@@ -129,11 +129,25 @@ static brim_status write_device(void *context, enum brim_checkpoint_part part, s
   return brim_exec_write_part(s->exec, at.program, at.tensor, first, bytes, host);
 }
 
+/* If the arena is host memory, values are read and written there, without a copy. If the wait fails, so does the first
+ * copy. */
+static void find_values(brim_snapshot *s)
+{
+  if (brim_exec_wait(s->exec) != BRIM_OK) return;
+  for (size_t k = 0; k < count_of(&s->tensors); k++) {
+    const size_t models = s->tensors.model_count;
+    const place at =
+        k < models ? place_of(s, BRIM_CHECKPOINT_MODEL, k) : place_of(s, BRIM_CHECKPOINT_OPTIMIZER, k - models);
+    if (at.tensor) item_at(&s->tensors, k)->data = brim_exec_host_values(s->exec, at.program, at.tensor);
+  }
+}
+
 void brim_snapshot_list(brim_exec *exec, brim_snapshot *s)
 {
   *s = (brim_snapshot){.exec = exec, .device = {read_device, write_device, s}};
   list(s, brim_exec_plan(exec));
   s->tensors.device = &s->device;
+  find_values(s);
 }
 
 /* ---- a copy on the host ---- */

@@ -14,11 +14,11 @@ typedef struct brim_snapshot {
   brim_arena arena;
   brim_exec *exec; /* the plan in whose arena the values are; NULL: they are in `values` */
   brim_checkpoint_device device;
-  void *values; /* of a copy */
+  void *values; /* values of a copy */
   uint64_t bytes;
   bool is_mapped;                                     /* `values` is a mapping of a file without a name */
   brim_checkpoint_tensors tensors;                    /* the snapshot owns their names and data */
-  const brim_program *model_program, *update_program; /* of the plan */
+  const brim_program *model_program, *update_program; /* programs of the plan */
   /* The plan's tensors, in the same order; NULL: the tensor is not on this rank. */
   const brim_tensor **model, **optimizer;
 } brim_snapshot;

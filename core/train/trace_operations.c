@@ -225,7 +225,8 @@ void brim_trace_count(brim_trace_writer *w, const brim_tracing_event *e)
     return;
   }
   if (e->kind == BRIM_TRACING_STEP) count_step(w, e);
-  if (is_span && (is_work || e->begin >= w->last_end)) add_leaf(w, e, is_work); /* otherwise it contains other spans */
+  /* A span that began earlier contains other spans. */
+  if (is_span && (is_work || e->begin >= w->last_end)) add_leaf(w, e, is_work);
   if (is_span || e->kind == BRIM_TRACING_STEP) w->last_end = e->end;
 }
 

@@ -174,7 +174,7 @@ static brim_status load_weights(brim_trainer *t, bool rest, json_t **record)
   BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
   if (w.weights) {
     if (!brim_config_backbone(t->drive->setup->config))
-      status = fill(t, &w, rest); /* else brim_frozen_write has done it */
+      status = fill(t, &w, rest); /* for a backbone, brim_frozen_write has done it */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
     if (status == BRIM_OK) brim_weights_print(w.weights, &text);
     if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
@@ -384,7 +384,8 @@ static brim_status place_again(brim_trainer *t)
   snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);
   if (before > t->footprint.total_bytes) t->footprint.total_bytes = before;
-  return brim_setup_finish_data(t->drive->setup); /* for the loader that was made again */
+  /* The new plan may have made the loader again, which then has no data yet. */
+  return brim_setup_finish_data(t->drive->setup);
 }
 
 void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
@@ -416,8 +417,8 @@ brim_status brim_trainer_park(brim_trainer *t, const char *folder)
     BRIM_TRY(brim_snapshot_copy(t->exec, folder, t->drive->setup->world.rank, &t->kept));
     t->is_kept = true;
   }
-  if (t->exec)
-    (void)brim_drive_hold(t->drive, false); /* otherwise the run would queue for the memory that it has just released */
+  if (t->exec) /* Without this, the run would queue for the memory that it has just released. */
+    (void)brim_drive_hold(t->drive, false);
   unplace(t);
   return BRIM_OK;
 }
@@ -476,7 +477,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
   if (state.step > 0) BRIM_TRY(brim_trainer_make_step(t, state.step - 1, 1, &last));
-  t->step = last.step; /* for the learning rate in records that are written before a step */
+  t->step = last.step; /* records that are written before a step contain its learning rate */
   return BRIM_OK;
 }
 

@@ -55,8 +55,8 @@ const brim_drive *brim_trainer_drive(const brim_trainer *trainer);
 /* The trainer's plan; NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
-uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
-uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* of the loader */
+uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* bytes of the arena */
+uint64_t brim_trainer_host_bytes(const brim_trainer *trainer);   /* bytes of the loader */
 /* The host memory of the process, as predicted before anything was placed; all zero for evaluation only. */
 const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 /* The state at the last commit, in which the runner also keeps its own counts (records, best). */
@@ -117,7 +117,7 @@ void brim_trainer_list_samples(brim_trainer *trainer, struct brim_samples *sampl
  * again, namely samples decoded ahead and caches of the backend's libraries. Keeps the choices of recompute, which take
  * some kilobytes, and seconds to compute. */
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
-/* When a step or an evaluation last failed, before any cleanup: brim_now(). */
+/* Returns the time (brim_now()) at which a step or an evaluation last failed, before any cleanup. */
 double brim_trainer_failed_at(const brim_trainer *trainer);
 /* Call between two steps, not while the trainer is ahead. Copies parameters and optimizer state to a file without a
  * name in `folder`, or else to the host's memory, and releases the arena. After that the caller may only write a

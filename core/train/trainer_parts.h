@@ -9,11 +9,11 @@
 
 /* A step that has begun. */
 typedef struct brim_begun {
-  brim_span span, share; /* its samples, and this rank's part of them */
+  brim_span span, share; /* the step's samples, and this rank's part of them */
   brim_step step;
-  brim_step update;            /* the same for the update, whose step number counts updates */
+  brim_step update;            /* the step for the update, whose number counts updates */
   brim_status failed;          /* status of this rank's last micro-batch; its text is the trainer's `error` */
-  double scale;                /* of the loss */
+  double scale;                /* scale of the loss */
   double proof;                /* if it is not finite, the update must not change anything */
   double weight;               /* the weight of its samples in the mean */
   double tokens;               /* tokens that count in its samples; 0 if samples are not tokens */
@@ -31,16 +31,16 @@ struct brim_trainer {
   brim_round_result round;     /* the result of the last round */
   brim_loader *loader;
   uint64_t loader_bytes;
-  brim_footprint footprint;           /* of training, as predicted */
+  brim_footprint footprint;           /* predicted memory of training */
   int64_t first_sequence;             /* number of the loader's first micro-batch, where training began or resumed */
   const brim_program *check, *update; /* check: may be NULL */
   brim_train_state state;
   brim_step step;       /* values of the last step that was committed or checked */
   brim_begun begun[2];  /* steps that have begun but not committed, by their number modulo 2 */
   int64_t begun_steps;  /* number of steps that have begun, including those before a resume; at least state.step */
-  double failed_at;     /* when a step or an evaluation last failed: brim_now() */
+  double failed_at;     /* time (brim_now()) at which a step or an evaluation last failed */
   bool torn;            /* an update began and did not end, so the parameters belong to no commit */
-  brim_verdict verdict; /* of the last meeting */
+  brim_verdict verdict; /* result of the last meeting */
   uint32_t wishes;      /* this rank's wishes for the next meeting */
   bool is_reported;     /* the last failure was reported at a meeting */
   double waited;        /* seconds, for other ranks */

@@ -30,7 +30,7 @@ import sys
 import tempfile
 
 SIDE, CLASSES = 28, 10
-TRAIN_OF_CLASS, VALIDATION_OF_CLASS = 100, 100  # the rest of a class is for testing
+TRAIN_OF_CLASS, VALIDATION_OF_CLASS = 100, 100  # the remaining digits of a class are for testing
 SPLIT_SEED = 20261122
 
 SIZES = {"patch": 4, "width": 64, "depth": 4, "heads": 4, "pool": "mean"}

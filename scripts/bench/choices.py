@@ -25,7 +25,7 @@ CONTEXT, STRIDE, WORDS = 512, 384, 1000
 LETTERS = "ABCDE"
 METRICS = [{"metric": "acc", "aggregation": "mean"}, {"metric": "acc_norm", "aggregation": "mean"}]
 TASKS = {
-    # tasks/mmlu/default, for any number of choices, because one question has five
+    # the template of tasks/mmlu/default, for any number of choices, because one question has five
     "mmlu": {"description": "The following are multiple choice questions (with answers) about "
                             "{{subject.replace('_', ' ')}}.\n\n",
              "doc_to_text": "{{question.strip()}}{% for choice in choices %}\n{{'ABCDE'[loop.index0]}}. {{choice}}"

@@ -119,8 +119,8 @@ class Brim:
         return plan["batch_size"] if plan else 0
 
     def arena_limit(self, model, name, limit, batch):
-        """The limit of the arena that keeps the whole process within `limit` in training, as the memory for planning,
-        kernels and micro-batches ahead counts here too. None if the micro-batch does not fit."""
+        """Returns the limit of the arena with which the whole process stays within `limit` in training. Memory for
+        planning, kernels and micro-batches ahead counts too. Returns None if the micro-batch does not fit."""
         arena, bare = limit, self.bare(model, name)
         for _ in range(LOOKS):
             plan = self.plan(model, name, arena, f"training.batch_size={batch}",
@@ -250,7 +250,7 @@ def main():
     parser.add_argument("--into", type=pathlib.Path, help="a page whose tables are replaced; else they are printed")
     parser.add_argument("overrides", nargs="*", help="of brim")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that watched processes are ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a signal must also end the watched processes
     cache = Cache(options.cache, options.fresh)
     sides = {"torch": Torch(options, cache), "brim": Brim(options, cache)}
     results = {}

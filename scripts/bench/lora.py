@@ -157,7 +157,7 @@ def main():
             train(options, words, *BRIM["brim 4 x 1"], 1)  # not counted: it only reads the model's file into memory
             results = {contender: [] for contender in contenders}
             for turn in range(options.rounds):
-                # every second round in reverse order, so that none is always the second
+                # every second round goes in reverse order, so that no program always comes second
                 for contender in list(contenders)[::1 if turn % 2 == 0 else -1]:
                     results[contender].append(contenders[contender]())
                     print(f"{case}: round {turn + 1}/{options.rounds} {contender}: {results[contender][-1]}",

@@ -44,7 +44,7 @@ COMMANDS = [
     ["model=fedavg_cnn"],
     ["model=lightcnn"],
     ["model=resnet18", "dataset=cifar10"],
-    ["memory.limit_mb=16"],  # includes the search for a size that fits
+    ["memory.limit_mb=16"],  # this plan includes the search for a size that fits
     [*ROBUST, "memory.limit_mb=16"],
 ]
 

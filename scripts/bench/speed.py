@@ -161,7 +161,7 @@ def measure(options, case):
             contenders["brim, one grain"] = lambda: run_brim(options, [*words, f"training.grain={CASES[case][0]}"])
         results = {name: [] for name in contenders}
         for turn in range(options.rounds):
-            # every second round in reverse order, so that neither is always the second
+            # every second round goes in reverse order, so that no program always comes second
             for name in list(contenders)[::1 if turn % 2 == 0 else -1]:
                 result = contenders[name]()
                 result["start_seconds"] = result["first_step_seconds"] - CASES[case][0] / result["samples_per_second"]

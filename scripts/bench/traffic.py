@@ -32,7 +32,7 @@ def main():
         for i, figure in enumerate((row["nodes"], row["launches"], row["flops"], row["bytes"], seconds,
                                     row["flops"] / rate if row["product"] else 0)):
             sums[i] += figure
-    for row in traffic["classes"]:  # adds bytes that belong to no operation
+    for row in traffic["classes"]:  # adds a row for the bytes that belong to no operation
         if row["nodes"] == 0:
             ops[row["class"], "-"] = [0, row["launches"], 0, row["bytes"], row["bytes"] / memory, 0]
     whole = [sum(column) for column in zip(*ops.values())]

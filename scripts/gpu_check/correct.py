@@ -167,7 +167,7 @@ class Correct:
         env = {"BENCH_CASES": str(cases), **env}
         if self.reduced:
             env["BENCH_ROWS"] = "relu"
-        path = os.environ.get("BRIM_PLUGIN_PATH")  # set for the emulated device: FOLDER/lib/brim/plugins
+        path = os.environ.get("BRIM_PLUGIN_PATH")  # emulated device: FOLDER/lib/brim/plugins
         where = [os.path.relpath(pathlib.Path(path).parents[2], self.on.build)] if path else []
         return self.on.run(limit, [*prefix, self.on.build / "tests/test_conformance", "cuda", *where], env)
 

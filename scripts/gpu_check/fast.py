@@ -152,7 +152,7 @@ class Fast:
     def beside(self, case):
         def check(limit):
             lines = self.peer(limit, case, "--steps", self.cases[case][2])
-            if case not in self.rates:  # an earlier command timed it; a comparison needs both from one command
+            if case not in self.rates:  # another command timed this case; both times must be from one
                 self.rates[case], _ = self.rate(limit, f"beside-{case}", case)
             for line in lines:
                 rate = line["samples_per_second"]
@@ -231,7 +231,7 @@ class Fast:
         times = {}
         for row in json.loads(result.stdout)["times"]["operations"]:
             sums = times.setdefault(row["op"], [0, 0, 0])
-            work = max(row["flops"] / FLOPS, row["bytes"] / BYTES)  # of all its nodes together, like the seconds
+            work = max(row["flops"] / FLOPS, row["bytes"] / BYTES)  # work of all nodes of the row
             for i, value in enumerate((row["times"], row["seconds"] or 0, work)):
                 sums[i] += value
         table = "\n".join(f"{op:32} {count:6.0f} {1e3 * seconds:9.3f} ms  floor {1e3 * floor:9.3f} ms"

@@ -58,8 +58,8 @@ def networks(reduced):
     }
 
 
-# Relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16 bits the first
-# loss shows their rounding; later ones amplify it.
+# These bounds are relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16
+# bits the first loss shows their rounding; later losses amplify it.
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
 ERROR_MAX = {"fp32": 1e-3, "bf16": 1e-1, "fp16": 1e-1}       # bound for every step
 MEAN_ERROR_MAX = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}  # bound for the mean over the second half of the steps

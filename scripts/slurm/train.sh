@@ -12,7 +12,7 @@
 #   SLURM_MPI_TYPE   how ranks find each other; default: pmix
 set -uo pipefail
 brim=${BRIM:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/release/bin/brim}
-trap : TERM # Slurm signals all processes of the job, and the lines below must still run
+trap : TERM # ignored, because Slurm signals all processes of the job, and the lines below must still run
 
 options=()
 while (($#)) && [[ $1 != -- ]]; do

@@ -48,7 +48,7 @@ class Drawn:
                       f"optimizer.weight_decay={self.decay}", f"training.clip_norm={self.clip}",
                       f"federate.local_epochs={self.epochs}", f"server_optimizer.lr={self.server_rate}",
                       f"server_optimizer.momentum={self.momentum}", "federate.checkpoint_every_rounds=1",
-                      "observe.report=false"]
+                      "training.keep_checkpoints=9", "observe.report=false"]
 
     def chosen(self, step):
         return [(step * self.selected + k) % self.clients for k in range(self.selected)]
@@ -84,13 +84,6 @@ class DrawnCase(FederationCase):
         self.federate(f"{name} start", *case.words, *words, "rounds=0")
         self.federate(name, *case.words, *words, f"rounds={ROUNDS}")
         return case, self.partition(name), self.model(f"{name} start", 0)
-
-    def model_after(self, name, step, case, words):
-        """Returns the model after a step. A separate run makes it, because a run keeps only its last checkpoints."""
-        run = name if step == ROUNDS else f"{name} {step}"
-        if step < ROUNDS:
-            self.federate(run, *case.words, *words, f"rounds={step}")
-        return self.model(run, step)
 
     def assert_close(self, got, wanted, what):
         for a, b in zip(got, wanted, strict=True):

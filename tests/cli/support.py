@@ -81,9 +81,14 @@ class Result:
 
 
 class Case(unittest.TestCase):
-    """A test with a temporary folder."""
+    """A test with a temporary folder. `shared`: a folder for runs that several tests of the class only read."""
 
     maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared, cls.made = pathlib.Path(tempfile.mkdtemp(prefix="brim-cli-")), {}
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="brim-cli-"))
@@ -138,7 +143,7 @@ class Case(unittest.TestCase):
                 if process.poll() is not None and not condition():
                     self.fail(f"{what} did not come before the end: {self.finish(process)}")
             self.assertLess(time.monotonic(), deadline, f"{what} does not come")
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     def has_begun(self, run):
         """Returns True if the run has placed its arena."""
@@ -211,6 +216,21 @@ class Case(unittest.TestCase):
                                    extra_groups=[], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         return self.finish(process, status)
+
+    def once(self, make, *paths):
+        """Makes files or folders that several tests of the class need: make() makes them for the first test, and the
+        others get copies. A run keeps absolute paths of its data and weights, so these must be in `shared`. Returns
+        what make() returned."""
+        first = paths not in self.made
+        if first:
+            self.made[paths] = make()
+        for path in paths:
+            source, to = (self.folder, self.shared) if first else (self.shared, self.folder)
+            if (source / path).is_dir():
+                shutil.copytree(source / path, to / path, symlinks=True)
+            else:
+                shutil.copy2(source / path, to / path)
+        return self.made[paths]
 
     # ---- files of a run ----
 
@@ -311,8 +331,15 @@ def some_of(cases, every, first=0):
     return cases if FULL or not SANITIZED else cases[first::every]
 
 
-# For a long test of numbers: other tests run the same code of brim, so sanitizers run it only in the full tier.
-compares_numbers = unittest.skipIf(SANITIZED and not FULL, "a sanitizer checks memory, and other tests run this code")
+def fewer_of(cases, every, first=0):
+    """Returns the cases of a table. Only the full tier runs all; the middle tier runs one of `every` cases, beginning
+    with number `first`, because each of them can show the same defect."""
+    cases = list(cases)
+    return cases if FULL else cases[first::every]
+
+
+# For a test of numbers or texts: other tests run the same code of brim, so sanitizers run it only in the full tier.
+plain = unittest.skipIf(SANITIZED and not FULL, "a sanitizer checks memory, and other tests run this code")
 
 
 def killed(result):

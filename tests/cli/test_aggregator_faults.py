@@ -31,7 +31,7 @@ class AggregatorFaults(Case):
 
     def setUp(self):
         super().setUp()
-        self.federate("whole", "aggregator=bad")
+        self.once(lambda: self.federate("whole", "aggregator=bad"), "whole")
 
     def test_without_a_fault_it_has_the_bits_of_fedavg(self):
         self.federate("fedavg", "aggregator=fedavg")

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main, plain
 
 COMMANDS = ["train", "start", "eval", "predict", "export", "plan", "config", "plugins", "new", "devices",
             "ops", "version"]
@@ -17,6 +17,7 @@ class Help(Case):
         for number in "0 1 2 3 4 5 6".replace("1 ", "").split():
             self.assertRegex(text, rf"\b{number} \w")
 
+    @plain
     def test_each_command_has_its_own_help(self):
         for name in COMMANDS:
             with self.subTest(name):
@@ -24,14 +25,17 @@ class Help(Case):
                 self.assertIn(f"usage: brim {name}", text)
                 self.assertEqual(text, self.brim(name, "-h").out)
 
+    @plain
     def test_help_needs_no_plugins_and_no_configuration(self):
         self.brim("--config-path", "/nowhere", "train", "--help", env={"BRIM_PLUGIN_PATH": "/nowhere"})
 
+    @plain
     def test_no_command_prints_help_as_an_error(self):
         result = self.brim(status=USAGE)
         self.assertIn("usage: brim", result.err)
         self.assertEqual(result.out, "")
 
+    @plain
     def test_version(self):
         self.assertRegex(self.brim("version").out, r"^brim \d+\.\d+\.\d+\n")
         self.assertRegex(self.brim("--version").out, r"^brim \d+\.\d+\.\d+\n")
@@ -39,23 +43,28 @@ class Help(Case):
 
 
 class WrongWords(Case):
+    @plain
     def test_unknown_command_suggests_the_nearest(self):
         result = self.brim("trian", status=USAGE)
         self.assert_error(result, "unknown command 'trian'", "did you mean 'brim train'?")
 
+    @plain
     def test_unknown_command_far_from_any_names_none(self):
         result = self.brim("xylophone", status=USAGE)
         self.assert_error(result, "unknown command 'xylophone'")
         self.assertNotIn("did you mean", result.err)
 
+    @plain
     def test_unknown_option_suggests_the_nearest(self):
         result = self.brim("train", "--resumee", "x", status=USAGE)
         self.assert_error(result, "unknown option '--resumee'", "did you mean '--resume'?")
 
+    @plain
     def test_unknown_option_with_a_value_suggests_the_nearest(self):
         result = self.brim("train", "--resum=runs/a", status=USAGE)
         self.assert_error(result, "unknown option '--resum=runs/a'", "did you mean '--resume'?")
 
+    @plain
     def test_very_short_words_are_not_guessed_at(self):
         for words in (["a"], ["config", "-x"], ["config", "fun=1"], ["config", "lo=1"], ["config", "optimizer.x=1"]):
             with self.subTest(words):
@@ -69,12 +78,15 @@ class WrongWords(Case):
         result = self.brim(*["--plugin-path", "p"] * 33, "version", status=USAGE)
         self.assert_error(result, "--plugin-path given more than 32 times")
 
+    @plain
     def test_option_without_its_value(self):
         self.assert_error(self.brim("train", "--resume", status=USAGE), "'--resume' needs a value")
 
+    @plain
     def test_flag_with_a_value(self):
         self.assert_error(self.brim("plan", "--json=1", status=USAGE), "'--json' takes no value")
 
+    @plain
     def test_unknown_key_names_argument_and_nearest(self):
         result = self.brim("train", "dataset=synthetic", "optimizer.lrr=1e-4", status=USAGE)
         self.assert_error(result, "unknown key 'optimizer.lrr'", "argument 2: optimizer.lrr=1e-4",
@@ -90,6 +102,7 @@ class WrongWords(Case):
         result = self.brim("train", "model=cnnn", status=USAGE)
         self.assert_error(result, "no option 'cnnn' in group 'model'", "cnn", "mlp")
 
+    @plain
     def test_an_option_with_a_missing_plugin_lists_those_found(self):
         option = self.folder / "model" / "mine.yaml"
         option.parent.mkdir()
@@ -102,6 +115,7 @@ class WrongWords(Case):
         result = self.brim("train", "dataset=synthetic", "training.steps=many", status=USAGE)
         self.assert_error(result, "training.steps", "argument 2")
 
+    @plain
     def test_a_bad_command_line_leaves_no_folder(self):
         self.train("run", "training.batch_size=0", status=USAGE)
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name != "claims"], [])
@@ -123,6 +137,7 @@ class Plan(Case):
         self.assertEqual(sizes, sorted(set(sizes)))
         self.assertGreater(len(sizes), 5)
 
+    @plain
     def test_parameters_and_moments_have_the_computed_sizes(self):
         plan = self.brim("plan", "--json", "model=cnn", "dataset=synthetic", "optimizer=adamw").json
         parameters = 4 * 1_199_882
@@ -130,17 +145,20 @@ class Plan(Case):
             self.assertGreaterEqual(plan["classes"][name], bytes_least)
             self.assertLess(plan["classes"][name], bytes_least * 1.02 + 4096)
 
+    @plain
     def test_the_row_of_another_micro_batch_is_the_plan_of_that_micro_batch(self):
         rows = self.brim("plan", "--json", *SMALL).json["table"]
         for row in rows[::3]:
             other = self.brim("plan", "--json", *SMALL, f"training.batch_size={row['batch_size']}").json
             self.assertEqual(other["peak_bytes"], row["peak_bytes"])
 
+    @plain
     def test_text_names_peak_and_operation(self):
         text = self.brim("plan", *SMALL).out
         self.assertRegex(text, r"peak .* exactly \d+ bytes")
         self.assertIn("micro-batch", text)
 
+    @plain
     def test_plan_leaves_nothing(self):
         self.brim("plan", "model=cnn", "dataset=synthetic", "--no-timing")
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name != "claims"], [])
@@ -156,6 +174,7 @@ class Plan(Case):
         self.assertFalse((self.folder / "run").exists())
         self.brim("plan", *limit, status=NO_FIT)
 
+    @plain
     def test_suggested_sizes_fit(self):
         result = self.brim("train", "memory.limit_mb=40", "run.dir=run", "model=cnn", "dataset=synthetic",
                            status=NO_FIT)
@@ -195,6 +214,7 @@ class Look(Case):
                          env={"BRIM_TEST_WHO": "me"}).out
         self.assertIn("  name: mlp-me\n", text)
 
+    @plain
     def test_an_old_name_warns_once_and_means_the_new_one(self):
         result = self.brim("config", "training.fp16=false")
         self.assertEqual(result.err.count("training.fp16=false is taken as precision=fp32, its new name"), 1)
@@ -210,6 +230,7 @@ class Look(Case):
         self.assertRegex(text, r"(?m)^model\.\w+ .*")
         self.assertRegex(text, r"(?m)^optimizer\.lr ")
 
+    @plain
     def test_origins_say_where_a_value_comes_from(self):
         text = self.brim("config", "--origins", *SMALL).out
         line = next(line for line in text.splitlines() if "train_count" in line)
@@ -221,6 +242,7 @@ class Look(Case):
             self.assertIn(name, text)
         self.assertIn("width", self.brim("plugins", "model/cnn").out)
 
+    @plain
     def test_unknown_device(self):
         result = self.brim("train", *SMALL, "device=cpu:7", "backend=cpu", status=NO_FIT)
         self.assert_error(result, "no device 'cpu:7'")
@@ -243,11 +265,13 @@ class Streams(Case):
         self.assertEqual(status, DONE)
         self.assertEqual(self.events("run"), ["started", "checkpoint", "finished"])
 
+    @plain
     def test_a_pipe_is_not_waited_for(self):
         (self.folder / "my").mkdir()
         os.mkfifo(self.folder / "my" / "config.yaml")
         self.assert_error(self.brim("config", "--config-path", "my", status=LOAD), "it is not a file")
 
+    @plain
     def test_a_missing_config_path_is_refused(self):
         result = self.brim("config", "--config-path", "typo", status=LOAD)
         self.assert_error(result, "cannot look for configurations in 'typo': No such file or directory")
@@ -256,9 +280,11 @@ class Streams(Case):
 class ExitStatuses(Case):
     """Exit statuses 0 to 5, each caused in one way; status 6 is in test_resume.py."""
 
+    @plain
     def test_done(self):
         self.train("run", *SMALL, "training.steps=2", status=DONE)
 
+    @plain
     def test_usage(self):
         self.brim("train", "no.such.key=1", status=USAGE)
 
@@ -268,9 +294,11 @@ class ExitStatuses(Case):
         result = self.brim("--plugin-path", self.folder / "model" / "broken.so", "train", *SMALL, status=LOAD)
         self.assert_error(result, "broken.so")
 
+    @plain
     def test_a_file_that_cannot_be_loaded(self):
         self.brim("train", "--resume", "nowhere", status=LOAD)
 
+    @plain
     def test_no_fit(self):
         self.brim("train", *SMALL, "memory.limit_mb=1", "model.hidden=[4096]", status=NO_FIT)
 

@@ -4,7 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as xml
 
-from support import LOAD, SMALL, USAGE, Case, main
+from support import LOAD, SMALL, USAGE, Case, main, plain
 
 SVG = "{http://www.w3.org/2000/svg}"
 RUN = [*SMALL, "training.epochs=2", "observe.log_every_steps=1"]
@@ -13,6 +13,9 @@ RUN = [*SMALL, "training.epochs=2", "observe.log_every_steps=1"]
 class TwoRuns(Case):
     def setUp(self):
         super().setUp()
+        self.once(self.train_two, "runs")
+
+    def train_two(self):
         self.train("runs/a", *RUN, "optimizer.lr=1e-2")
         self.train("runs/b", *RUN, "model.hidden=[8]", "dataset.validation_fraction=0.25")
 
@@ -35,6 +38,7 @@ class Compare(TwoRuns):
                                      ("test_accuracy", 2, 100), ("samples_per_second", 0, 1)):
             self.assertIn(f"{summary[key] * scale:.{decimals}f}", figures[2], key)
 
+    @plain
     def test_a_figure_that_a_run_lacks_is_a_dash(self):
         figures, _ = self.rows("runs/a", "runs/b")
         column = figures[0].index("val. loss")
@@ -46,10 +50,12 @@ class Compare(TwoRuns):
         self.assertEqual(keys, [["key", "a", "b"], ["model.hidden", "[16]", "[8]"],
                                 ["dataset.validation_fraction", "0", "0.25"], ["optimizer.lr", "1e-2", "2e-3"]])
 
+    @plain
     def test_equal_configurations_have_no_second_table(self):
         self.train("runs/c", *RUN, "optimizer.lr=1e-2")
         self.assertEqual(len(self.rows("runs/a", "runs/c")), 1)
 
+    @plain
     def test_json_has_the_exact_figures(self):
         a, b = self.json_of("runs/a", "runs/b")
         for run, name in ((a, "a"), (b, "b")):
@@ -61,6 +67,7 @@ class Compare(TwoRuns):
         self.assertEqual(a["differing"], {"model.hidden": "[16]", "dataset.validation_fraction": "0",
                                           "optimizer.lr": "1e-2"})
 
+    @plain
     def test_a_run_without_a_summary_shows_its_last_records(self):
         (self.folder / "runs/a/summary.json").unlink()
         with open(self.folder / "runs/a/metrics.jsonl", "a", encoding="utf-8") as file:
@@ -72,6 +79,7 @@ class Compare(TwoRuns):
     def records_before_the_end(self, run):
         return [json.loads(line) for line in self.read(run, "metrics.jsonl").splitlines()[:-1]]
 
+    @plain
     def test_a_sweep_folder_selects_its_runs(self):
         self.brim("train", "-m", "run.dir=sweep", *RUN, "seed=1,2", "memory.limit_mb=200")
         runs = self.json_of("sweep/", "runs/a")
@@ -83,6 +91,7 @@ class Compare(TwoRuns):
         self.assertEqual([run["run"] for run in self.json_of("runs/a")], ["runs/a"])
         self.brim("report", "runs/a")
 
+    @plain
     def test_names_are_long_enough_to_be_distinct(self):
         self.train("other/a", *RUN)
         self.assertEqual([run["name"] for run in self.json_of("runs/a", "other/a")], ["runs/a", "other/a"])
@@ -97,6 +106,7 @@ class Compare(TwoRuns):
 
 
 class Curves(TwoRuns):
+    @plain
     def test_curves_are_well_formed_and_one_colour_a_run(self):
         self.brim("compare", "runs/a", "runs/b", "-o", "curves.svg")
         root = xml.parse(self.folder / "curves.svg").getroot()
@@ -110,6 +120,7 @@ class Curves(TwoRuns):
         self.assertEqual(len(lines), 2 * 2 * 2 + 2)
         self.assertEqual({color for _, color in lines}, {"color0", "color1"})
 
+    @plain
     def test_points_lie_inside_and_keep_their_order(self):
         self.brim("compare", "runs/a", "-o", "curves.svg")
         root = xml.parse(self.folder / "curves.svg").getroot()
@@ -140,6 +151,7 @@ class Curves(TwoRuns):
         heights = [float(pair.split()[1]) for pair in re.split("[ML]", faint.get("d"))[1:]]
         self.assertLess(min(heights), sorted(heights)[1] - 100)
 
+    @plain
     def test_a_file_that_cannot_be_written(self):
         self.assert_error(self.brim("compare", "runs/a", "-o", "no/such/curves.svg", status=None), "no/such")
         self.assert_error(self.brim("compare", "runs/a", "-o", "data.png", status=2), "-o data.png", "must end in .svg")

@@ -5,7 +5,7 @@ import os
 import pathlib
 import pwd
 
-from support import BINARY, LOAD, NETWORK, SMALL, USAGE, Case, main, some_of, write_idx_dataset
+from support import BINARY, LOAD, NETWORK, SMALL, USAGE, Case, main, plain, some_of, write_idx_dataset
 
 # The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
@@ -24,6 +24,7 @@ class Messages(Case):
         self.assertEqual(result.out, "")
         return result.err
 
+    @plain
     def test_an_unknown_key(self):
         self.assertEqual(self.reported("train", "seed=1", "run.dir=run", "optimizer.learning_rat=1e-4"),
                          "error: unknown key 'optimizer.learning_rat'\n"
@@ -31,6 +32,7 @@ class Messages(Case):
                          "  did you mean 'optimizer.lr'? to add a new key, write +optimizer.learning_rat=1e-4\n"
                          "  optimizer 'adamw' has: lr weight_decay beta1 beta2 eps no_decay bias_correction update\n")
 
+    @plain
     def test_a_value_out_of_range(self):
         (self.folder / "configs/model").mkdir(parents=True)
         (self.folder / "configs/model/vit.yaml").write_text("id: vit\n# one\n# two\n# three\n# four\n\ndepth:     0\n")
@@ -39,6 +41,7 @@ class Messages(Case):
                          "error: 'model.depth' must be in [1,512], got 0\n"
                          "  configs/model/vit.yaml:7:12   (vit: number of blocks; default 12)\n")
 
+    @plain
     def test_no_such_option(self):
         (self.folder / "configs/model").mkdir(parents=True)
         for name in ("lightcnn", "resnet18", "vit"):
@@ -54,6 +57,7 @@ class Messages(Case):
         self.assertGreater(len(lines), 4)
         self.assertLess(max(map(len, lines[:-1])), 120)
 
+    @plain
     def test_a_sweep_without_m(self):
         self.assertEqual(self.reported("train", "optimizer.lr=1,2"),
                          "error: 'optimizer.lr=1,2' is a sweep: add -m, or write optimizer.lr=[1,2] for a list\n")
@@ -107,6 +111,7 @@ class Resolved(Case):
                    "+m={}", "policy=[]", "memory.limit_mb=1.5GiB", "+long=" + "x" * 3000)
 
 
+@plain
 class Folders(Case):
     def test_a_missing_plugin_folder(self):
         """A missing folder is an error on the command line, but only a warning if BRIM_PLUGIN_PATH names it, because
@@ -139,20 +144,24 @@ class Options(Case):
                            (["--epochs", "seed=2"], "training.epochs=VALUE")):
             self.assertEqual(self.hint("train", *words), f"a key is written without dashes: {key}")
 
+    @plain
     def test_options_of_hydra(self):
         for words, here in ((["--config-dir", "x"], "--config-path DIR"), (["-cn", "x"], "--config-name NAME"),
                             (["-cd=x"], "--config-path DIR"), (["--cfg", "job"], "brim config")):
             self.assertEqual(self.hint("train", *words), f"in brim this is: {here}")
             self.assertEqual(self.hint(*words, "train"), f"in brim this is: {here}")
 
+    @plain
     def test_commands_of_other_programs(self):
         self.assertEqual(self.hint("sweep", "seed=1,2"), "in brim this is: brim train -m KEY=A,B")
         self.assertEqual(self.hint("model=mlp"), "an override goes after a command: brim train model=mlp")
         self.assertEqual(self.hint("Train"), "did you mean 'brim train'?")
 
+    @plain
     def test_a_mistyped_option_is_not_taken_for_a_key(self):
         self.assertEqual(self.hint("train", "--resme", "x"), "did you mean '--resume'?")
 
+    @plain
     def test_case_does_not_matter(self):
         self.assertIn("did you mean 'adamw'?", self.brim("config", "optimizer=AdamW", status=USAGE).err)
         self.assertIn("did you mean 'mlp'?", self.brim("config", "model=MLP", status=USAGE).err)
@@ -168,6 +177,7 @@ class Choices(Case):
         start = lines.index(f"{section}:")
         return next(line.split(": ", 1)[1] for line in lines[start + 1:] if line.startswith(f"  {name}: "))
 
+    @plain
     def test_an_optimizer_and_a_schedule_have_their_own_defaults(self):
         self.assertEqual(self.value("optimizer.lr"), "2e-3")
         self.assertEqual(self.value("optimizer.lr", "optimizer=adamw"), "2e-3")
@@ -180,12 +190,14 @@ class Choices(Case):
         text = self.brim("config", "optimizer=lion", "--origins").out
         self.assertRegex(text, r"(?m)^  id: lion  # command line, argument 1: optimizer=lion\n  lr: 0.0001  # default$")
 
+    @plain
     def test_an_experiments_settings_do_so_too(self):
         words = ["experiment=temperature", "dataset.path=x"]
         self.assertEqual(self.value("optimizer.lr", *words), "1e-3")
         self.assertEqual(self.value("schedule.warmup_fraction", *words), "0")
         self.assertEqual(float(self.value("optimizer.lr", *words, "optimizer=lion")), 1e-4)
 
+    @plain
     def test_augment_none_leaves_images_as_they_are(self):
         for dataset in ("image_folder", "flowers102", "cub200", "cifar10"):
             words = [f"dataset={dataset}", "dataset.path=x"]
@@ -225,6 +237,7 @@ class Choices(Case):
 class Runs(Case):
     """--from and --resume."""
 
+    @plain
     def test_another_root_configuration_is_refused(self):
         self.train("run", *SMALL, "training.steps=1")
         for words in (["train", "--from", "run"], ["train", "--resume", "run"], ["eval", "run"], ["export", "run"],
@@ -259,6 +272,7 @@ class Runs(Case):
                           f"the run loaded it from {plugin}, which no longer exists: pass its new path "
                           "with --plugin-path FILE")
 
+    @plain
     def test_run_dir_must_be_a_new_folder(self):
         (self.folder / "deep").mkdir()
         for folder in ("/", ".", "..", "deep/..", str(self.folder)):
@@ -269,6 +283,7 @@ class Runs(Case):
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("claims", "cache")],
                          ["deep"])
 
+    @plain
     def test_files_of_the_users_stay(self):
         (self.folder / "mine").mkdir()
         (self.folder / "mine/data.json").write_text("mine")
@@ -276,6 +291,7 @@ class Runs(Case):
                           "'mine' already has a file data.json")
         self.assertEqual(self.read("mine/data.json"), "mine")
 
+    @plain
     def test_output_does_not_overwrite_files(self):
         self.train("run", *SMALL, "training.steps=1")
         for name, words in (("a.svg", ["plan", *SMALL, "-o", "a.svg"]), ("b.svg", ["compare", "run", "-o", "b.svg"]),
@@ -304,6 +320,7 @@ class Runs(Case):
         self.assertIn(f"  dir: {home}/x\n", self.brim("config", f"run.dir=~{user.pw_name}/x").out)
         self.assertIn("  dir: ~nobody-of-this-name/x\n", self.brim("config", "run.dir=~nobody-of-this-name/x").out)
 
+    @plain
     def test_names_of_runs(self):
         self.assert_error(self.brim("config", "run.name=a\x1b[2Jb", status=USAGE),
                           "'run.name' must not contain control characters", "run.name=a\\x1b[2Jb")
@@ -320,6 +337,7 @@ class Runs(Case):
             self.assertIn("\\x1b[2J\\x9bdog", result.out + result.err)
             self.assertNotRegex(result.out + result.err, "[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
+    @plain
     def test_a_data_set_has_the_name_of_its_option(self):
         write_idx_dataset(self.folder / "data")
         data = ["model=mlp", "dataset=fashion_mnist", "dataset.path=data"]
@@ -340,6 +358,7 @@ class Runs(Case):
 
 
 class Help(Case):
+    @plain
     def test_every_command_has_examples(self):
         for command in COMMANDS:
             with self.subTest(command):
@@ -355,6 +374,7 @@ class Help(Case):
                                           "meaning.\n"))
             self.assertLess(len(text.splitlines()), 50, command)
 
+    @plain
     def test_old_names_are_reported(self):
         schema = self.brim("config", "--schema").out
         self.assertRegex(schema, r"(?m)^training\.gradient_checkpointing +now memory\.recompute: true=blocks")

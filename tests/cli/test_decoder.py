@@ -6,7 +6,7 @@ import shutil
 import struct
 
 import tensors
-from support import NO_FIT, USAGE, Case, main
+from support import NO_FIT, USAGE, Case, main, plain
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoder"
 CONTEXT, TOKENS = 12, 23
@@ -58,6 +58,7 @@ class Golden(Decoder):
                     worst = max(abs(a - b) for a, b in zip(got, gradient))
                     self.assertLess(worst, 1e-9 * largest, name)
 
+    @plain
     def test_cpu_differs_by_rounding_only(self):
         self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
         for folder in sorted(GOLDEN.iterdir()):
@@ -100,6 +101,7 @@ class Family(Decoder):
     def config(self, *words, status=0):
         return self.brim("config", "model=hf", "model.weights=model", *self.data(), *words, status=status)
 
+    @plain
     def test_keys_come_from_config_json(self):
         self.copy("llama_llama3")
         original = json.loads((self.folder / "model" / "config.json").read_text())
@@ -109,6 +111,7 @@ class Family(Decoder):
         self.assertRegex(out, r"id: decoder ")
         self.assertIn("layers: 1 ", self.config("model.layers=1", "--origins").out)
 
+    @plain
     def test_keys_of_version_4_mean_the_same(self):
         self.copy("llama_llama3")
         new = self.config().out
@@ -143,6 +146,7 @@ class Family(Decoder):
                 self.assertNotEqual(result.status, 0)
                 self.assertRegex(result.err, message)
 
+    @plain
     def test_a_window_is_one_whatever_the_order_of_the_keys(self):
         for last in "sliding_window", "max_position_embeddings":
             shutil.rmtree(self.folder / "model", ignore_errors=True)
@@ -155,10 +159,12 @@ class Family(Decoder):
             self.assertIn("\n  window: 8\n", out)
             self.assertIn("\n  context: 64\n", out)
 
+    @plain
     def test_null_means_what_it_means_to_transformers(self):
         self.copy("qwen2_llama3", num_key_value_heads=None)
         self.assertIn("\n  kv_heads: 0\n", self.config().out)
 
+    @plain
     def test_null_tie_word_embeddings_is_false_as_in_transformers(self):
         self.copy("gemma_default", tie_word_embeddings=None)
         self.assertIn("\n  tied: false\n", self.config().out)
@@ -182,6 +188,7 @@ class Family(Decoder):
         self.copy("gemma2_default", layer_types=["full_attention", "chunked_attention"])
         self.assertIn("model.window_layers", self.config(status=USAGE).err)
 
+    @plain
     def test_the_last_blocks_of_qwen_have_a_window_if_its_switch_is_on(self):
         """max_window_layers is the number of blocks without a window. If config.json also has layer_types, which
         transformers 5 writes, brim takes that list instead."""
@@ -202,6 +209,7 @@ class Family(Decoder):
             result = self.finish(self.start("config", "model=hf", "model.weights=model", *self.data()))
             self.assert_error(result, message)
 
+    @plain
     def test_max_window_layers_and_layer_types_are_the_same_network(self):
         losses = []
         self.write_tokens([[i % TOKENS for i in range(k, k + CONTEXT + 1)] for k in range(4)])
@@ -242,11 +250,13 @@ class Family(Decoder):
             self.assertNotEqual(result.status, 0)
             self.assertIn(message, result.err)
 
+    @plain
     def test_text_in_config_json_is_not_interpolated(self):
         self.copy("llama_llama3", hidden_act="${seed}")
         result = self.config(status=USAGE)
         self.assertIn("with hidden_act: ${seed}", result.err)
 
+    @plain
     def test_the_folder_may_be_set_in_a_file(self):
         self.copy("llama_llama3")
         (self.folder / "my" / "experiment").mkdir(parents=True)
@@ -279,6 +289,7 @@ class Family(Decoder):
             self.assertNotEqual(result.status, 0)
             self.assertIn(message, result.err)
 
+    @plain
     def test_the_table_may_have_more_rows_than_there_are_tokens_but_not_fewer(self):
         self.copy("llama_llama3")
         self.write_tokens([[0] * (CONTEXT + 1)] * 4)
@@ -316,6 +327,7 @@ class Inside(Decoder):
         result = self.brim("config", "model=hf", "model.weights=four", *self.data(), status=USAGE)
         self.assertIn("cannot build a gemma3 model with tie_word_embeddings: false", result.err)
 
+    @plain
     def test_a_pointer_of_git_lfs_is_named(self):
         self.copy("llama_llama3")
         self.write_tokens([[0] * (CONTEXT + 1)] * 4)
@@ -325,6 +337,7 @@ class Inside(Decoder):
         self.assertIn("git lfs pull", result.err)
 
 
+@plain
 class Scale(Decoder):
     def test_the_factor_of_embeddings_is_rounded_to_the_type_of_the_weights(self):
         """sqrt(8) is 2.828125 in bfloat16: transformers multiplies in the type of the folder's weights."""

@@ -5,7 +5,7 @@ import random
 import struct
 
 import tensors
-from support import BINARY, NO_FIT, USAGE, Case, main
+from support import BINARY, NO_FIT, USAGE, Case, main, plain
 
 PLUGINS = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
 TOKENS, LENGTH = 19, 24
@@ -65,6 +65,7 @@ class Packed(Documents):
                             want = sum(length * one[key][i] for length, (_, one) in zip(lengths, alone)) / LENGTH
                             self.assertAlmostEqual(value, want, delta=delta, msg=key)
 
+    @plain
     def test_documents_matter(self):
         self.write("packed", self.draw([7, 1, 11, 5]))
         words = [*MODELS["decoder"], "backend=reference", "training.batch_size=1"]
@@ -81,6 +82,7 @@ class Steps(Documents):
                 "training.steps=4", "training.checkpoint_every_steps=2", "dataset.validation_fraction=0.2",
                 "training.effective_batch_size=8"]
 
+    @plain
     def test_micro_batches_and_threads_do_not_change_a_bit(self):
         words = self.words()
         files = ["model.safetensors", "optimizer.safetensors"]
@@ -116,6 +118,7 @@ class Checks(Documents):
         self.assertIn("4 threads read the same as one", out)
         self.assertNotIn("FAILED", out)
 
+    @plain
     def test_the_plan_counts_the_places(self):
         self.write("many", self.draw([7, 11, 30, 60]))
         words = ["plan", *MODELS["decoder"], "backend=cpu", "training.batch_size=2", "--no-timing", "--json"]
@@ -131,6 +134,7 @@ class Refusals(Documents):
         result = self.brim("plan", *self.data("many", LENGTH, TOKENS), *MODELS["decoder"], status=USAGE)
         self.assertIn(f"dataset.separator is {TOKENS}, but tokens are 0 to {TOKENS - 1}", result.err)
 
+    @plain
     def test_bytes_have_no_end_of_text(self):
         (self.folder / "a.txt").write_text("a text " * 40)
         result = self.brim("plan", "dataset=text", "dataset.path=a.txt", "dataset.documents=true", *MODELS["decoder"],

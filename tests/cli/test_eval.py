@@ -1,7 +1,7 @@
 """brim eval: evaluates a run's checkpoint with the memory of an evaluation, and leaves the run unchanged."""
 
 
-from support import LOAD, NO_FIT, SMALL, SMALL_CNN, USAGE, Case, main
+from support import LOAD, NO_FIT, SMALL, SMALL_CNN, USAGE, Case, main, plain
 
 
 class Eval(Case):
@@ -11,6 +11,7 @@ class Eval(Case):
     def evaluate(self, *words):
         return self.brim("eval", *words, "--json").json
 
+    @plain
     def test_figures_are_those_that_training_found(self):
         self.run_small()
         result, summary = self.evaluate("run"), self.summary("run")
@@ -36,6 +37,7 @@ class Eval(Case):
             self.assertAlmostEqual(row["f1"], 2 * right / (labelled + taken))
         self.assertAlmostEqual(result["f1"], sum(row["f1"] for row in result["per_class"]) / 10)
 
+    @plain
     def test_text_has_loss_accuracy_classes_and_confusion(self):
         self.run_small()
         text, summary = self.brim("eval", "run").out, self.summary("run")
@@ -51,6 +53,7 @@ class Eval(Case):
         self.assertGreaterEqual(result["accuracy_top3"], result["accuracy"])
         self.assertIn("top-3 accuracy", self.brim("eval", "run").out)
 
+    @plain
     def test_losses_are_weighted_and_smoothed_as_in_training(self):
         self.run_small("loss.label_smoothing=0.1", "loss.class_weights=[1,2,3,4,5,6,7,8,9,10]")
         result, summary = self.evaluate("run"), self.summary("run")
@@ -60,6 +63,7 @@ class Eval(Case):
         self.run_small("training.ema_decay=0.9")
         self.assertEqual(self.evaluate("run")["loss"], self.summary("run")["test_loss"])
 
+    @plain
     def test_the_best_checkpoint_is_taken_if_there_is_one(self):
         self.run_small("dataset.validation_fraction=0.25", "training.keep_checkpoints=9", "optimizer.lr=0.5")
         best = (self.folder / "run/checkpoints/best").resolve()
@@ -67,6 +71,7 @@ class Eval(Case):
         self.assertEqual(self.evaluate("run")["checkpoint"], str(best))
         self.assertEqual(self.evaluate("run", "--checkpoint", "last")["checkpoint"], str(last))
 
+    @plain
     def test_checkpoints_are_named_by_step_and_by_path(self):
         self.run_small("training.keep_checkpoints=9")
         first = self.evaluate("run", "--checkpoint", "step-00000002")
@@ -80,28 +85,33 @@ class Eval(Case):
         self.assertEqual(result["samples"], 64)
         self.assertEqual(result["loss"], self.summary("run")["validation_loss"])
 
+    @plain
     def test_without_a_test_split_validation_data_is_taken(self):
         self.run_small("dataset.validation_fraction=0.25", "dataset.test_count=0")
         self.assertEqual(self.evaluate("run")["split"], "validation")
         self.assert_error(self.brim("eval", "run", "--split", "test", status=USAGE), "no test split")
 
+    @plain
     def test_the_run_is_unchanged(self):
         self.run_small()
         before = self.tree("run")
         self.evaluate("run")
         self.assertEqual(self.tree("run"), before)
 
+    @plain
     def test_only_the_memory_of_evaluation_is_used(self):
         self.run_small("model.hidden=[512,512]")
         planned = self.summary("run")["planned_peak_bytes"]
         self.assertLess(self.evaluate("run")["device_peak_bytes"], planned / 2)
 
+    @plain
     def test_overrides_change_the_evaluation(self):
         self.run_small()
         self.assertEqual(self.evaluate("run", "dataset.test_count=32")["samples"], 32)
         other = self.evaluate("run", "backend=reference", "training.eval_batch_size=10")
         self.assertAlmostEqual(other["loss"], self.summary("run")["test_loss"], places=5)
 
+    @plain
     def test_figures_do_not_depend_on_the_batch(self):
         self.train("run", *SMALL_CNN, "training.epochs=1", "dataset.test_count=50")
         whole = self.evaluate("run", "training.eval_batch_size=50")
@@ -119,9 +129,11 @@ class Eval(Case):
 
 
 class Mistakes(Case):
+    @plain
     def test_without_a_run(self):
         self.assert_error(self.brim("eval", status=USAGE), "brim eval RUN")
 
+    @plain
     def test_a_folder_that_is_no_run(self):
         self.assert_error(self.brim("eval", "nowhere", status=LOAD), "there is no run 'nowhere'")
 
@@ -134,6 +146,7 @@ class Mistakes(Case):
             path.rename(self.folder / path.name)
         self.assert_error(self.brim("eval", "run", status=LOAD), "'run' has no checkpoint yet")
 
+    @plain
     def test_another_model_is_refused(self):
         self.train("run", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("eval", "run", "model.hidden=[17]", status=LOAD), "another model",
@@ -147,12 +160,14 @@ class Mistakes(Case):
         path.write_bytes(data)
         self.assert_error(self.brim("eval", "run", status=LOAD), "model.safetensors")
 
+    @plain
     def test_validation_data_that_was_not_kept(self):
         self.train("run", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("eval", "run", "--split", "validation", status=USAGE),
                           "dataset.validation_fraction is 0")
         self.assert_error(self.brim("eval", "run", "--split", "train", status=USAGE), "--split must be test or valid")
 
+    @plain
     def test_a_wrong_override_names_its_word(self):
         self.train("run", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("eval", "run", "training.batch_sise=1", status=USAGE), "argument 2")

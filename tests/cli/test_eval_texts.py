@@ -4,7 +4,7 @@ import json
 import pathlib
 import shutil
 
-from support import LOAD, USAGE, Case, main
+from support import LOAD, USAGE, Case, main, plain
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 EXACT = ["backend=reference"]
@@ -49,6 +49,7 @@ class Text(EvalTexts):
                 cpu = self.evaluate("model", *words)
                 self.assertAlmostEqual(cpu["nats_per_token"], want["nats_per_token"], delta=1e-5)
 
+    @plain
     def test_by_default_half_of_a_window_is_context(self):
         got = self.evaluate("model", "--text", "text.txt", "dataset.context=64")
         self.assertEqual((got["context"], got["stride"], got["windows"]), (64, 32, 7))
@@ -58,6 +59,7 @@ class Text(EvalTexts):
         self.assertIn(f"perplexity {got['perplexity']:.4f}, {got['nats_per_token']:.4f} nats per token, ", out)
         self.assertIn("253 tokens in 7 windows of 64, a new one every 32", out)
 
+    @plain
     def test_batches_do_not_change_the_bits(self):
         words = ["model", "--text", "text.txt", "--context", "24", "--stride", "5"]
         one, many = (self.evaluate(*words, f"training.eval_batch_size={n}") for n in (1, 7))
@@ -80,6 +82,7 @@ class Text(EvalTexts):
                       for name in ("run", "model"))
         self.assertEqual((run["context"], run["accuracy"]), (600, model["accuracy"]))
 
+    @plain
     def test_a_run_is_evaluated_in_windows_of_its_samples(self):
         (self.folder / "a.txt").write_text("the memory of a step is known. " * 40)
         self.train("run", "model=gpt2_tiny", "dataset=text", "dataset.path=a.txt", "dataset.context=16",
@@ -115,6 +118,7 @@ class Choices(EvalTexts):
         self.assert_scores(self.evaluate("model", "--choices", "questions.jsonl")["scores"], self.answers["scores"],
                            1e-4)
 
+    @plain
     def test_predictions_by_sum_by_characters_and_by_bytes(self):
         got = self.evaluate("model", "--choices", "questions.jsonl", *EXACT)
         choices = [["A", "B", "C", "D"], ["a cat", "a dog — it does", "fish"], None,

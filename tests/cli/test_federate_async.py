@@ -8,7 +8,7 @@ import random
 import tensors
 from client_order import permutation, random4
 from federations import FederationCase
-from support import FAILED, USAGE, main
+from support import FAILED, USAGE, main, plain
 from test_federate import MLP, SMALL, float_of
 from test_federate_aggregators import RESULT, Update
 from test_federate_world import World, costs_of
@@ -86,6 +86,7 @@ class Async(FederationCase):
                 "share": 0.6, "day": 100, "check": draw.choice([2, 60]), "epochs": draw.randint(1, 2),
                 "aggregator": draw.choice(["fedavg", "uniform", "fednova"])}
 
+    @plain
     def test_weights_and_figures_are_those_of_an_event_queue(self):
         draw, met = random.Random(23), set()
         for number in range(14):
@@ -154,6 +155,7 @@ class Async(FederationCase):
         self.assertEqual([record["staleness_max"], record["clients_stale"], record["clients_left_out"]],
                          [max(stale), why.count("stale"), sum(map(bool, why))])
 
+    @plain
     def test_one_client_in_flight_is_federated_averaging(self):
         words = [*MLP, "clients_per_round=1", "network=dynamic", "partition=dirichlet", "training.batch_size=8"]
         self.federate("sync", *words)
@@ -163,6 +165,7 @@ class Async(FederationCase):
         for a, b in zip(self.records("sync", "participants.jsonl"), self.records("async", "participants.jsonl")):
             self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
 
+    @plain
     def test_variances_of_batch_norm_stay_positive(self):
         """A client that arrives twice from the same start would subtract its change of the variance twice."""
         self.federate("run", *SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
@@ -174,6 +177,7 @@ class Async(FederationCase):
         self.assertGreater(len(variances), 0)
         self.assertGreater(min(variances), 0)
 
+    @plain
     def test_playing_selects_as_training_does(self):
         words = [*MLP, "federate.async=true", "federate.concurrency=8", "world.dropout=0.2"]
         self.federate("trained", *words)
@@ -191,6 +195,7 @@ class Async(FederationCase):
                              "old (federate.max_staleness)" in result.err, stale > 0)
             self.assertEqual({v for v, out in zip(line["version"], line["left_out"]) if not out}, {line["round"] - 1})
 
+    @plain
     def test_the_plan_counts_the_versions(self):
         """The run keeps a version for each client in flight, but at most max_staleness, and the present one. Each has 4
         bytes for each value of the model."""

@@ -9,7 +9,7 @@ import re
 import statistics
 import xml.etree.ElementTree as xml
 
-from support import LOAD, USAGE, Case, main
+from support import LOAD, USAGE, Case, main, plain
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=480", "dataset.test_count=64",
          "dataset.classes=4", "dataset.noise=0.5", "model=mlp", "model.hidden=[16]", "optimizer.lr=0.1",
@@ -127,9 +127,10 @@ class Comparing(Case):
 class OfMethods(Comparing):
     def setUp(self):
         super().setUp()
-        self.out = self.sweep("all", *WORLD, f"method={','.join(METHODS)}", "repeats=3").out
+        self.out = self.once(lambda: self.sweep("all", *WORLD, f"method={','.join(METHODS)}", "repeats=3").out, "all")
         self.runs = [[f"all/{3 * k + i}" for i in range(3)] for k in range(3)]
 
+    @plain
     def test_figures_are_those_of_the_files(self):
         expected = self.methods(*self.runs)
         self.assertTrue(all(row["score"] is not None for row in expected), "all reach 80 % here")
@@ -231,6 +232,7 @@ class OfMethods(Comparing):
         self.assertEqual(table["rounds to 80 %"][1], "2 of 3")
         self.assertEqual(table["score"][1], "-")
 
+    @plain
     def test_clients_that_never_trained_count(self):
         """Only client 3 has trained, and it is absent in the second round."""
         lines = [{"round": n, "client": [3, 5], "arrived": [n != 2, False]} for n in (1, 2, 3)]
@@ -256,6 +258,7 @@ class OfMethods(Comparing):
 
 
 class Others(Comparing):
+    @plain
     def test_other_differences_are_in_the_name(self):
         """If networks differ in several keys, the name has only the first of them."""
         self.sweep("all", "network=moderate,poor", "method=random,power_of_choice", "repeats=2", "rounds=4")
@@ -266,6 +269,7 @@ class Others(Comparing):
         for row, wanted in zip(got.values(), expected):
             self.assert_figures(row, wanted)
 
+    @plain
     def test_without_training_the_figures_of_the_world_remain(self):
         table = self.table_of(self.sweep("all", *WORLD, "method=random,proportional", "repeats=2",
                                          "federate.train=false").out)
@@ -276,11 +280,13 @@ class Others(Comparing):
             self.assertIsNone(row["accuracy"])
             self.assertGreater(row["joules"], 0)
 
+    @plain
     def test_without_a_world_there_are_no_simulated_times(self):
         table = self.table_of(self.sweep("all", "method=random,proportional", "repeats=2").out)
         self.assertIn("participation: Gini", table)
         self.assertFalse({"joules", "bytes", "score", "simulated seconds to 50 %"} & set(table))
 
+    @plain
     def test_the_accuracy_of_each_client_follows_from_predictions_of_its_rows(self):
         """Rows are in the file's order, the last of them test data; the last batch has 0 to 4 rows."""
         draw = random.Random(3)
@@ -309,6 +315,7 @@ class Others(Comparing):
                     self.assertAlmostEqual(summary[f"client_accuracy_{key}"], value, delta=1e-12, msg=key)
                 self.assertIn(f"accuracy on each client's samples: mean {100 * statistics.mean(accuracy):.2f} %", out)
 
+    @plain
     def test_the_accuracy_of_each_client_can_be_left_out_and_changes_nothing(self):
         self.brim("federate", "run.dir=a", *SMALL)
         self.brim("federate", "run.dir=b", *SMALL, "federate.client_accuracy=false")
@@ -317,6 +324,7 @@ class Others(Comparing):
         self.assertNotIn("client_accuracy_gini", self.summary("b"))
         self.assertIsNone(self.csv_of("b")["random"]["client_accuracy_gini"])
 
+    @plain
     def test_only_federations_that_finished_count(self):
         self.brim("federate", "run.dir=a", *SMALL)
         self.brim("federate", "run.dir=b", *SMALL, "seed=2")

@@ -7,7 +7,7 @@ import statistics
 
 import states
 from ranks import Ranks
-from support import NO_FIT, USAGE, main
+from support import NO_FIT, USAGE, main, plain
 from test_federate import KINDS, MLP, FederationCase, attempts, float_of
 
 CLASSES, FEATURES = 3, 4
@@ -39,6 +39,7 @@ class FineTuned(Ranks, FederationCase):
     def figures(self, run):
         return [self.summary(run)[f"finetuned_accuracy_{key}"] for key in ("mean", "variance", "gini")]
 
+    @plain
     def test_it_is_that_of_plain_loops(self):
         draw = random.Random(11)
         for number in range(5):
@@ -69,6 +70,7 @@ class FineTuned(Ranks, FederationCase):
             self.assertAlmostEqual(variance, statistics.pvariance(accuracies), places=12)
             self.assertIn(f"after fine-tuning on them: mean {100 * mean:.2f} %", result.out)
 
+    @plain
     def test_it_changes_nothing_else_and_depends_on_nothing_else(self):
         for kind in "batch norm", "ditto", "scaffold", "edge rounds", "async":
             words = [*KINDS[kind], "federate.finetune_epochs=2"]

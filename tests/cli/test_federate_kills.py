@@ -1,12 +1,11 @@
-"""A federation that is killed repeatedly at random moments (from a seed) and resumed ends with the bytes of an
-undisturbed one."""
+"""A federation that is killed repeatedly at changes of its files drawn from a seed, and resumed, ends with the bytes of
+an undisturbed one."""
 
-import os
 import random
-import time
+import unittest
 
 import states
-from support import FULL, Case, killed, main
+from support import FAULT_SHIM, FULL, SANITIZED, Case, killed, main
 
 KILLS = 50 if FULL else 5
 SEED = 31
@@ -32,44 +31,12 @@ EDGES = [*(word for word in WORDS if not word.startswith("aggregator")), "federa
 DITTO = [*WORDS, "federate.personal=ditto", "federate.compression=top_k", "federate.error_feedback=true"]
 
 
+@unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
 class Kills(Case):
     def setUp(self):
         super().setUp()
         self.draw = random.Random(SEED)
-        self.round_seconds, self.keeps_states = 0, False  # both are those of the undisturbed run
-
-    def size(self, run, name):
-        """Returns the size of a file of the run; the file need not exist yet."""
-        path = self.folder / run / name
-        return path.stat().st_size if path.exists() else 0
-
-    def names(self, run):
-        """Returns the names in the run's folder and among its checkpoints, finished and partial."""
-        return [(path, folders, files) for path, folders, files in os.walk(self.folder / run)]
-
-    def moment(self, run):
-        """Returns a condition that becomes true during the run, after a random number of records, of changes of its
-        files, such as the parts of a checkpoint, or of writes to client states, if it keeps any."""
-        kind = self.draw.uniform(0 if self.keeps_states else 0.4, 1)
-        if kind < 0.4:
-            path, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
-
-            def written():
-                if path.exists():
-                    seen.add(path.stat().st_mtime_ns)
-                return len(seen) > writes
-            return written
-        if kind < 0.7:
-            size, more = self.size(run, "metrics.jsonl"), self.draw.randint(1, 1500)
-            return lambda: self.size(run, "metrics.jsonl") >= size + more
-        seen, changes = [self.names(run)], self.draw.randint(1, 12)
-
-        def changed():
-            names = self.names(run)
-            if names != seen[-1]:
-                seen.append(names)
-            return len(seen) > changes
-        return changed
+        self.shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FILES_FOLDER": str(self.folder)}
 
     def words(self, run, *words):
         """Returns the arguments that start the run or resume it."""
@@ -77,15 +44,10 @@ class Kills(Case):
         return ["federate", *(["--resume", run] if begun else [f"run.dir={run}", *words])]
 
     def kill(self, run, *words):
-        """Starts or resumes the run and kills it at a random moment, or up to a round later. Returns False if it ended
-        before."""
-        moment, later = self.moment(run), self.draw.choice([0, self.draw.random()])
-        process = self.start(*self.words(run, *words))
-        while process.poll() is None and not moment():
-            pass
-        time.sleep(later * self.round_seconds)
-        process.kill()
-        result = self.finish(process)
+        """Starts or resumes the run, and kills it at a drawn change of its files: records, parts of a checkpoint or
+        client states. Returns False if the run ended before."""
+        at = self.draw.randint(1, self.changes // 2)
+        result = self.brim(*self.words(run, *words), status=None, env={**self.shim, "BRIM_FILES_KILL_AT": str(at)})
         if not killed(result):
             self.assertEqual(result.status, 0, result)
         return killed(result)
@@ -127,10 +89,10 @@ class Kills(Case):
                 for client, values in states.read(self.folder / run, self.checkpoint(run, 24), "f").items()}
 
     def compare(self, words, wanted):
-        start = time.monotonic()
-        self.brim("federate", "run.dir=whole", *words)
-        self.round_seconds = (time.monotonic() - start) / 24
-        self.keeps_states = (self.folder / "whole" / "states.bin").exists()
+        report = self.folder.with_suffix(".changes")
+        self.addCleanup(report.unlink)
+        self.brim("federate", "run.dir=whole", *words, env={**self.shim, "BRIM_FILES_REPORT": str(report)})
+        self.changes = int(report.read_text())
         kills, runs = 0, 0
         while kills < wanted:
             run = f"cut{runs}"

@@ -1,5 +1,5 @@
-"""Each method of client selection in whole federations: the same choices and the same bytes for every number of clients
-that train at a time, and after a stop in any round."""
+"""Each method of client selection in whole federations: the same choices and the same bytes whether clients train one
+after another or two at a time, and after a stop in any round."""
 
 import math
 import os
@@ -7,7 +7,7 @@ import pathlib
 import struct
 
 import tensors
-from support import NO_FIT, Case, main
+from support import NO_FIT, Case, main, plain, some_of
 from test_federate import attempts
 
 # Parameters with which each method shows its particular behaviour within six rounds.
@@ -38,27 +38,25 @@ class Methods(Case):
         self.assertLessEqual({entry.name for entry in os.scandir(plugins)}, set(METHODS))
         self.assertEqual(len(METHODS), 17)
 
-    def test_clients_at_a_time_change_no_choice_and_no_bit(self):
-        for method in METHODS:
+    def whole(self, method):
+        """Returns the folder of an undisturbed run in which clients train one after another."""
+        run = self.shared / method
+        if not run.exists():
+            self.federate(run, method, "parallel_clients=1")
+        return run
+
+    def test_neither_clients_at_a_time_nor_a_stop_in_any_round_change_a_choice_or_a_bit(self):
+        for number, method in some_of(enumerate(METHODS), 4):
             with self.subTest(method):
-                self.federate(f"{method} 1", method, "parallel_clients=1")
-                self.federate(f"{method} 2", method, "parallel_clients=2")
-                choices = self.choices(f"{method} 1")
+                words, cut = ["parallel_clients=2"], 2 + number % 5
+                self.federate(method, method, *words, status=NO_FIT, env={"BRIM_FAULT": attempts(cut, 12)})
+                self.assertEqual(max(self.steps(method)), cut - 1)
+                self.brim("federate", "--resume", method)
+                choices = self.choices(self.whole(method))
                 self.assertEqual([number for number, _ in choices], list(range(1, 7)))
                 self.assertTrue(all(len(set(clients)) == 4 for _, clients in choices))
-                self.assertEqual(choices, self.choices(f"{method} 2"))
-                self.assert_same_checkpoint(f"{method} 1", f"{method} 2", 6)
-
-    def test_a_stop_in_any_round_changes_no_choice(self):
-        for number, method in enumerate(METHODS):
-            with self.subTest(method):
-                self.federate(f"{method} whole", method)
-                cut = 2 + number % 5
-                self.federate(f"{method} cut", method, status=NO_FIT, env={"BRIM_FAULT": attempts(cut, 12)})
-                self.assertEqual(max(self.steps(f"{method} cut")), cut - 1)
-                self.brim("federate", "--resume", f"{method} cut")
-                self.assertEqual(self.choices(f"{method} whole"), self.choices(f"{method} cut"))
-                self.assert_same_checkpoint(f"{method} whole", f"{method} cut", 6)
+                self.assertEqual(choices, self.choices(method))
+                self.assert_same_checkpoint(self.whole(method), method, 6)
 
     def test_the_accuracy_of_clients_is_that_of_their_training(self):
         self.federate("run", "tifl", "clients_per_round=1", "rounds=4", "federate.local_epochs=2",
@@ -72,11 +70,11 @@ class Methods(Case):
             for k, accuracy in known.items():
                 self.assertEqual(column[k], struct.unpack("f", struct.pack("f", accuracy))[0])
 
+    @plain
     def test_methods_differ(self):
         choices = {}
         for method in METHODS:
-            self.federate(method, method)
-            choices.setdefault(str(self.choices(method)), []).append(method)
+            choices.setdefault(str(self.choices(self.whole(method))), []).append(method)
         self.assertEqual([same for same in choices.values() if len(same) > 1], [])
 
 

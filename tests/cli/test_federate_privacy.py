@@ -7,7 +7,7 @@ import random
 
 import tensors
 from federations import FederationCase
-from support import FAILED, USAGE, main
+from support import FAILED, USAGE, main, plain
 from test_federate import KINDS, MLP, attempts, float_of, update
 
 NOISE, SELECT = 13, 11  # the random streams
@@ -51,6 +51,7 @@ class Private(FederationCase):
 
     # ---- the right numbers ----
 
+    @plain
     def test_clipped_and_noisy_updates_are_those_of_plain_loops_in_double(self):
         """The cases have central noise with clients drawn by Poisson sampling or in turn, local noise, or no noise, and
         fixed or adaptive clip norms."""
@@ -117,6 +118,7 @@ class Private(FederationCase):
                 self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, step, got, wanted))
         self.assertGreater(clipped, 0)
 
+    @plain
     def test_a_client_moves_the_model_by_the_clip_norm_at_most(self):
         """The samples of one of six clients are multiplied by 1e-3 to 1e6; with 1e6 it diverges."""
         draw, clip, clients = random.Random(5), 0.03, 6
@@ -167,6 +169,7 @@ class Private(FederationCase):
         unit = 2 * 1.5 / 4
         return [[(b - a) / unit for a, b in zip(x, y)] for x, y in zip(models, models[1:])]
 
+    @plain
     def test_noise_is_normal_and_independent(self):
         """A round has 5524 values. Bounds are five deviations; with a fixed seed the result is always the same."""
         self.federate("run", *self.STILL, "rounds=6")
@@ -184,6 +187,7 @@ class Private(FederationCase):
             product = sum(a * b for a, b in zip(rounds[0], other)) / len(other)
             self.assertLess(abs(product), 5 / math.sqrt(len(other)))
 
+    @plain
     def test_noise_is_the_same_for_lanes_that_share_a_tensor(self):
         """Lanes add noise in pieces of 8192 values; the largest tensor has two and a half."""
         words = [*self.STILL, "model.hidden=[320]", "rounds=2", "privacy.seed=6"]
@@ -197,11 +201,13 @@ class Private(FederationCase):
         for a, b, wanted in zip(before, after, normals(6 ^ 1, 0, 1, len(before))):
             self.assertLess(abs(b - a - wanted * 2 * 1.5 / 4), 1e-5)
 
+    @plain
     def test_local_noise_grows_with_the_clients_of_a_round(self):
         self.federate("run", *self.STILL, "rounds=3", "privacy.noise=local")
         for values in self.changes("run", 3):  # four clients a round
             self.assertLess(abs(norm_of(values) / math.sqrt(4 * len(values)) - 1), 5 / math.sqrt(2 * len(values)))
 
+    @plain
     def test_clients_are_drawn_independently_with_the_same_probability(self):
         """60 clients, each drawn with probability 1/10, over 1500 rounds; pairs of clients are checked too. Some rounds
         have no client."""
@@ -222,6 +228,7 @@ class Private(FederationCase):
         self.assertLess(abs(variance / (clients * rate * (1 - rate)) - 1), 5 * math.sqrt(2.5 / rounds))
         self.assertIn(0, sizes)
 
+    @plain
     def test_rounds_without_clients_add_noise_alone(self):
         words = [*self.STILL, "total_clients=24", "clients_per_round=1", "rounds=12"]
         self.federate("run", *words)
@@ -250,6 +257,7 @@ class Private(FederationCase):
             plan = self.brim("--config-name", "federate", "plan", "--json", *words, f"method={method}").json
             self.assertEqual(plan["epsilon"], got[-1])
 
+    @plain
     def test_local_noise_counts_the_updates_that_a_client_has_sent(self):
         self.federate("run", *MLP, "privacy.clip_norm=0.5", "privacy.noise_multiplier=1.1", "privacy.delta=1e-4",
                       "privacy.noise=local", "rounds=6")
@@ -316,6 +324,7 @@ class Private(FederationCase):
             norm = norm_of([b - a for a, b in zip(first, second)]) / deviation
             self.assertLess(abs(norm / math.sqrt(len(first)) - 1), 5 / math.sqrt(2 * len(first)))
 
+    @plain
     def test_an_old_name_is_taken(self):
         result = self.federate("run", *MLP, "dp_clip_norm=0.5", "rounds=1")
         self.assertIn("privacy.clip_norm=0.5", result.out + result.err)

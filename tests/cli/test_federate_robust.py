@@ -8,7 +8,7 @@ import statistics
 import tensors
 from client_order import permutation, random4
 from federations import FederationCase
-from support import USAGE, main
+from support import USAGE, fewer_of, main, plain
 from test_federate import MLP, SMALL, float_of
 from test_federate_aggregators import Update
 
@@ -72,16 +72,19 @@ class Robust(FederationCase):
              ("krum", {"byzantine": 1}), ("krum", {"byzantine": 2}), ("multi_krum", {"byzantine": 2}),
              ("multi_krum", {"byzantine": 1, "chosen": 3})]
 
+    @plain
     def test_results_are_those_of_the_papers(self):
         for number, (aggregator, params) in enumerate(self.CASES):
-            for selected in 7, 8, 40:  # odd, even, and more than the columns of a sorting network's strip
+            sizes = 7, 8, 40  # odd, even, and more than the columns of a sorting network's strip
+            for selected in sizes if aggregator == "median" else fewer_of(sizes, 3, number % 3):
                 with self.subTest(aggregator, selected=selected, **params):
                     self.compare(f"{aggregator} {number} {selected}", aggregator, selected, **params)
 
+    @plain
     def test_ties(self):
         """Pairs of equal updates have the same score of Krum, and the client with the lower number wins."""
         for number, (aggregator, params) in enumerate(self.CASES):
-            for selected in 7, 8:
+            for selected in fewer_of((7, 8), 2, number % 2):
                 with self.subTest(aggregator, selected=selected, **params):
                     self.compare(f"{aggregator} {number} {selected}", aggregator, selected, twins=True, **params)
 
@@ -118,6 +121,7 @@ class Robust(FederationCase):
         result = self.federate("run", *MLP, "clients_per_round=5", "aggregator=krum", "world.dropout=0.99", status=5)
         self.assert_error(result, "attempts got the updates of 5 clients")
 
+    @plain
     def test_the_plan_has_the_file_and_the_memory(self):
         words = ["--config-name", "federate", "plan", *MLP, "parallel_clients=2"]
         values, rows = 64 * 9 + 9 + 9 * 4 + 4, 5
@@ -133,6 +137,7 @@ class Robust(FederationCase):
 
     # ---- attacks ----
 
+    @plain
     def test_malicious_updates(self):
         """Every aggregator processes a malicious update like any other."""
         for aggregator in "uniform", "median", "krum":
@@ -144,6 +149,7 @@ class Robust(FederationCase):
                 self.compare(f"{aggregator} noise", aggregator, 6, "attack.kind=noise", "attack.clients=[0,2,3]",
                              f"attack.scale={scale}", attack=lambda u, *of: noisy(u, scale, *of))
 
+    @plain
     def test_malicious_clients_are_drawn_by_the_seed(self):
         for seed, share in (1, 0.3), (2, 0.3), (3, 1), (4, 0.04):
             self.federate(f"{seed}", *MLP, f"seed={seed}", "clients_per_round=12", "rounds=2",

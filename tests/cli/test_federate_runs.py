@@ -5,7 +5,7 @@ import math
 import re
 import statistics
 
-from support import FAILED, NO_FIT, USAGE, Case, main
+from support import FAILED, NO_FIT, USAGE, Case, main, plain
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "memory.timing=false", "model=mlp",
@@ -23,6 +23,7 @@ class Runs(Case):
 class Stop(Runs):
     """Rules that end a federation before its last round."""
 
+    @plain
     def test_it_ends_when_an_evaluation_reaches_the_target(self):
         self.federate("whole", "rounds=12")
         accuracies = [record["accuracy"] for record in self.evaluations("whole")]
@@ -43,6 +44,7 @@ class Stop(Runs):
         self.assertIn(f"the validation accuracy is {100 * last['accuracy']:.2f} %", result.out)
         self.assertTrue(all(r["accuracy"] < 0.3 for r in self.evaluations("run", "validation")[:-1]))
 
+    @plain
     def test_it_ends_when_loss_and_accuracy_have_settled(self):
         """A plain loop applies the rule to the evaluations of a run without it."""
         rounds = 30
@@ -75,6 +77,7 @@ class Stop(Runs):
                 self.assert_same_checkpoint("whole", f"cut {cut}", end)
                 self.assert_same_records("whole", f"cut {cut}")
 
+    @plain
     def test_by_default_no_rule_ends_it(self):
         self.federate("run", "rounds=6", "optimizer.lr=1e-9")
         self.assertEqual(self.summary("run")["steps"], 6)
@@ -111,6 +114,7 @@ class OldNames(Runs):
         result = self.brim("--config-name", "federate", "config", *words, status=status)
         return result.out, result.err
 
+    @plain
     def test_names_of_methods_are_taken_with_a_line(self):
         for old, now in (("heuristic.random", "random"), ("heuristic.round_robin", "round_robin"),
                          ("heuristic.proportional_data", "proportional"), ("baseline.fedavg", "random"),
@@ -123,12 +127,14 @@ class OldNames(Runs):
                 self.assertEqual(err.count(f"method={old} is taken as method={now}, its new name"), 1)
         self.assertEqual(self.config("method=round_robin")[1], "")
 
+    @plain
     def test_in_a_file_too(self):
         (self.folder / "mine.yaml").write_text(
             "defaults: [federate]\nlocal_epochs: 3\n")
         result = self.brim("--config-path", ".", "--config-name", "mine", "config")
         self.assertRegex(result.out, r"(?m)^  local_epochs: 3$")
 
+    @plain
     def test_an_unknown_method_is_refused_with_the_known_ones(self):
         for old, now, nearest in (("ml.apex", "apex", ""), ("round_robbin", "round_robbin", "round_robin"),
                                   ("heuristic.proportionl", "proportionl", "proportional")):
@@ -138,6 +144,7 @@ class OldNames(Runs):
                                   f"did you mean '{nearest}'?" if nearest else "")
                 self.assertFalse((self.folder / "run").exists())
 
+    @plain
     def test_passes_of_an_experiment_are_those_of_clients(self):
         """The experiment's file sets the number of epochs, so the same option on the command line is ambiguous and is
         refused."""
@@ -150,6 +157,7 @@ class OldNames(Runs):
         err = self.config(*words, "training.epochs=5", "federate.local_epochs=3", status=USAGE)[1]
         self.assertIn("'training.epochs' cannot be combined with total_clients=100", err)
 
+    @plain
     def test_words_are_taken_with_a_line(self):
         for old, now, section, line in (
                 ("partition=label-shard", "partition=shards", "partition", "kind: shards"),
@@ -173,6 +181,7 @@ class OldNames(Runs):
         for text in "--total-clients 9 is taken as total_clients=9", "--clients-per-round=4 is taken as clients_per":
             self.assertEqual(result.err.count(text), 1)
 
+    @plain
     def test_keys_with_dashes_keep_the_numbers_of_words(self):
         result = self.brim("federate", "--total-clients", "9", "--rounds", "many", "optimizer.lr=-1", status=USAGE)
         self.assert_error(result, "command line, argument 3: rounds=many", "command line, argument 5: optimizer.lr=-1")
@@ -183,6 +192,7 @@ class OldNames(Runs):
             self.assert_error(self.brim("federate", *words, status=USAGE), "unknown option", text)
         self.assert_error(self.brim("train", "--total-clients", "9", status=USAGE), "total_clients=9")
 
+    @plain
     def test_without_parallel_clients_they_train_one_after_another(self):
         for lanes in 0, 1:
             self.assertIn("1 client at a time", self.federate(f"{lanes}", f"parallel_clients={lanes}", "rounds=2").out)
@@ -192,6 +202,7 @@ class OldNames(Runs):
 class Repeats(Runs):
     WORDS = [*SMALL, "rounds=2"]
 
+    @plain
     def test_each_seed_is_a_run_with_a_folder_of_its_own(self):
         result = self.federate("all", "rounds=2", "seed=5", "repeats=3")
         for number, seed in enumerate((5, 6, 7)):
@@ -222,6 +233,7 @@ class Repeats(Runs):
             self.assertEqual(self.read(f"all/{seed}", "partition.csv"), self.read(f"all/{3 + seed}", "partition.csv"))
         self.assertNotEqual(self.read("all/0", "partition.csv"), self.read("all/1", "partition.csv"))
 
+    @plain
     def test_a_repeat_that_fails_is_left_out_of_the_mean(self):
         """The folder of job 1 already holds a run."""
         (self.folder / "all").mkdir()
@@ -234,6 +246,7 @@ class Repeats(Runs):
         self.assertAlmostEqual(row["test_loss"], statistics.mean(values), delta=1e-9)
         self.assertRegex(result.out, r"(?m)^seeds +2$")
 
+    @plain
     def test_from_a_run_and_in_a_file(self):
         self.federate("old", "rounds=2")
         self.brim("train", "--from", "old", "run.dir=again", "repeats=2")
@@ -243,12 +256,14 @@ class Repeats(Runs):
         self.assert_same_checkpoint("old", "file/0", 2)
         self.assert_same_checkpoint("again/1", "file/1", 2)
 
+    @plain
     def test_runs_that_cannot_be_repeated_are_refused(self):
         for words, text in ((["seed=1,2", "repeats=3"], "repeats=3 gives each job seeds of its own"),
                             (["repeats=1,2"], "'repeats' cannot be swept"),
                             (["repeats=0"], "'repeats' must be in [1,10000], got 0")):
             self.assert_error(self.brim("federate", "-m", *self.WORDS, *words, status=USAGE), text)
 
+    @plain
     def test_methods_are_listed(self):
         out = self.brim("federate", "--list-methods").out
         names = [line.split()[0] for line in out.splitlines()]
@@ -280,6 +295,7 @@ class Records(Runs):
             value = bytes([10, len(tag)]) + tag + b"\x15"  # Summary.Value: a tag (field 1), then a number (field 2)
             self.assertEqual(events.read_bytes().count(value), 4, tag)
 
+    @plain
     def test_participants_are_the_clients_of_each_round(self):
         self.federate("run", "rounds=4", "method=round_robin", "partition=dirichlet", "partition.alpha=0.3",
                       "federate.local_epochs=2", "federate.remainder=keep")
@@ -293,18 +309,21 @@ class Records(Runs):
             mean = sum(n * loss for n, loss in zip(line["samples"], line["loss"])) / sum(line["samples"])
             self.assertAlmostEqual(mean, record["loss"], delta=1e-6)
 
+    @plain
     def test_a_client_that_is_left_out_has_not_arrived(self):
         self.federate("run", "rounds=4", "optimizer.lr=0.5", "server_optimizer.lr=100", "model.hidden=[9,9]")
         left_out = [record["clients_left_out"] for record in self.evaluations("run", "train")]
         self.assertEqual([line["arrived"].count(False) for line in self.participants("run")], left_out)
         self.assertGreater(sum(left_out), 0)
 
+    @plain
     def test_a_line_is_as_long_as_a_round_has_clients(self):
         self.federate("run", "rounds=1", "total_clients=240", "clients_per_round=200")
         line, = self.participants("run")
         self.assertEqual(len(set(line["client"])), 200)
         self.assertGreater(len(self.read("run", "participants.jsonl")), 4096)
 
+    @plain
     def test_they_are_the_same_bytes_however_many_train_at_a_time_and_whatever_went_wrong(self):
         words = ["rounds=6", "federate.checkpoint_every_rounds=2"]
         self.federate("whole", *words, "parallel_clients=1")
@@ -334,9 +353,10 @@ class Records(Runs):
         self.federate("run", "rounds=6", status=NO_FIT, env={"BRIM_FAULT": fault})
         (self.folder / "run/participants.jsonl").unlink()
         result = self.brim("federate", "--resume", "run")
-        self.assertIn("participants.jsonl' has 0 records, but the checkpoint was made when it had 3", result.err)
+        self.assertIn("participants.jsonl' has 0 records, but had 3 when the checkpoint was written", result.err)
         self.assertEqual([line.get("round") for line in self.participants("run")], [None, None, None, 4, 5, 6])
 
+    @plain
     def test_other_runs_have_no_such_file(self):
         self.train("run", *SMALL[:5], *SMALL[7:], "training.epochs=1")
         self.assertFalse((self.folder / "run/participants.jsonl").exists())
@@ -361,6 +381,7 @@ class Memory(Runs):
                              r"\[Memory\] After cleanup: \d+\.\d\d GB \(freed \d+\.\d\d GB\)$"):
                     self.assertEqual(len(re.findall(line, result.err, re.M)), 3)
 
+    @plain
     def test_a_run_that_ends_early_is_cleaned_up_at_its_end(self):
         self.federate("run", "rounds=30", "optimizer.lr=0.02", "policy=periodic", "federate.patience=2",
                       "federate.convergence_threshold=0.05")
@@ -368,10 +389,12 @@ class Memory(Runs):
         self.assertLess(end, 30)
         self.assertEqual(self.cleanups("run")[-1], (end, "heavy cleanup", f"at the end, after round {end}"))
 
+    @plain
     def test_the_key_counts_rounds_of_clients(self):
         self.federate("run", "rounds=9", "federate.eval_every_rounds=3", "training.clear_cache_every_n_rounds=4")
         self.assertEqual([step for step, _, _ in self.cleanups("run")], [4, 8])
 
+    @plain
     def test_cleaning_up_changes_no_number(self):
         self.federate("plain", "rounds=6")
         self.federate("often", "rounds=6", "policy=periodic", "policy.periodic.light_every_n_rounds=1",
@@ -381,6 +404,7 @@ class Memory(Runs):
         self.assert_same_records("plain", "often")
         self.assertEqual(self.read("plain", "participants.jsonl"), self.read("often", "participants.jsonl"))
 
+    @plain
     def test_a_resumed_run_cleans_up_after_the_same_rounds(self):
         words = ["rounds=12", "policy=periodic", "federate.eval_every_rounds=5", "federate.checkpoint_every_rounds=1"]
         fault = ",".join(f"step:8:begin:{n}" for n in range(1, 13))
@@ -397,6 +421,7 @@ class Memory(Runs):
         event, = (e for e in self.records("run", "events.jsonl") if e["event"] == "memory_warning")
         self.assertEqual(event["step"], int(reported))
 
+    @plain
     def test_measures_under_pressure_change_no_number(self):
         words = ["rounds=300", "memory.check_interval_seconds=0.002", "federate.checkpoint_every_rounds=300",
                  "parallel_clients=2"]
@@ -411,6 +436,7 @@ class Memory(Runs):
         self.assert_same_checkpoint("alone", "run", 300)
         self.assert_same_records("alone", "run")
 
+    @plain
     def test_thresholds_are_85_and_90_percent(self):
         text = self.brim("--config-name", "federate", "config", "policy=periodic").out
         self.assertRegex(text, r"(?m)^  warn_percent: 85$")

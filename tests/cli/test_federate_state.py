@@ -114,7 +114,7 @@ class State(DrawnCase):
                 control += change * (1 / case.clients)
                 moved = moved * case.momentum + total
                 model += moved * case.server_rate
-                self.assert_close(self.model_after(name, step + 1, case, words), model, (name, step))
+                self.assert_close(self.model(name, step + 1), model, (name, step))
             got, _ = tensors.read(self.checkpoint(name, ROUNDS) / "optimizer.safetensors")
             got = sorted((key.endswith("bias.control"), list(numbers)) for key, (_, _, numbers) in got.items()
                          if key.endswith(".control"))

@@ -10,7 +10,7 @@ import struct
 
 import tensors
 from ranks import Ranks
-from support import FAILED, NO_FIT, USAGE, main
+from support import FAILED, NO_FIT, USAGE, main, plain
 from test_federate import MLP, attempts
 
 PLAYED = [*MLP, "dataset.train_count=480", "federate.train=false", "federate.checkpoint_every_rounds=1"]
@@ -172,6 +172,7 @@ class FederateWorld(Ranks):
 
     # ---- the right numbers ----
 
+    @plain
     def test_figures_are_those_of_plain_loops(self):
         roll = random.Random(5)
         met = set()
@@ -230,6 +231,7 @@ class FederateWorld(Ranks):
         for a, b in zip(are, should, strict=True):
             self.assertTrue(math.isclose(a, b, rel_tol=1e-7, abs_tol=1e-12), (are, should))
 
+    @plain
     def test_operations_and_bytes_follow_from_the_model(self):
         """A layer has one product in the forward pass. In the backward pass it has one for the weights and, except for
         the first layer, one for the input."""
@@ -244,6 +246,7 @@ class FederateWorld(Ranks):
         self.assertLess(flops, 1.05 * expected)
         self.assertEqual(size, 4 * sum((a + 1) * b for a, b in zip(layers, layers[1:])))
 
+    @plain
     def test_compressed_updates_have_fewer_bytes(self):
         """The model has layers of 64 x 9 and 9 x 4, each with a bias. Each of these tensors is sent with a scale, or
         with the places of its values."""
@@ -286,6 +289,7 @@ class FederateWorld(Ranks):
 
     # ---- the effect on training ----
 
+    @plain
     def test_clients_that_do_not_arrive_do_not_train(self):
         """The model has the bits of a round to which the other clients were not invited."""
         words = [*MLP, "federate.checkpoint_every_rounds=1", "rounds=1", "world.dropout=0.6", "world.simulate=true"]
@@ -319,6 +323,7 @@ class FederateWorld(Ranks):
         result = self.federate("run", *MLP, "network=satellite", "federate.deadline_seconds=0.5", status=FAILED)
         self.assert_error(result, "round 1: none of 100 attempts", "federate.deadline_seconds")
 
+    @plain
     def test_selectors_that_ask_for_losses_pay_for_them(self):
         self.federate("random", *MLP, "network=poor", "rounds=2")
         result = self.federate("asks", *MLP, "network=poor", "rounds=2", "method=power_of_choice", "method.d=8")
@@ -326,11 +331,13 @@ class FederateWorld(Ranks):
         self.assertEqual([r["bytes"] for r in self.training("random")], [10 * size] * 2)
         self.assertEqual([r["bytes"] for r in self.training("asks")], [18 * size] * 2)
 
+    @plain
     def test_without_a_world_nothing_is_simulated(self):
         self.federate("run", *MLP, "protocol=mqtt", "network=none")
         self.assertNotIn("simulated_seconds", self.training("run")[0])
         self.assertNotIn("seconds", self.rounds("run")[0])
 
+    @plain
     def test_a_protocol_is_a_label(self):
         result = self.federate("run", *MLP, "protocol=mqtt", "rounds=1")
         self.assertIn("protocol=mqtt is only a label", result.out)
@@ -341,6 +348,7 @@ class FederateWorld(Ranks):
             "federate.over_selection=0.4", "federate.min_clients=2", "federate.deadline_seconds=0.5",
             "world.gflops=0.001", "rounds=6"]
 
+    @plain
     def test_clients_at_a_time_and_a_resume_change_nothing(self):
         for method in "random", "topk_loss":
             words = [*self.BUSY, f"method={method}"]
@@ -354,6 +362,7 @@ class FederateWorld(Ranks):
                     self.assert_same_records(f"{method} one", other)
                     self.assertEqual(self.rounds(f"{method} one"), self.rounds(other))
 
+    @plain
     def test_ranks_change_nothing(self):
         self.federate("one", *self.BUSY)
         process = self.start_ranks(2, "federate", "run.dir=two", *self.BUSY)
@@ -362,6 +371,7 @@ class FederateWorld(Ranks):
         self.assert_same_checkpoint("one", "two", 6)
         self.assertEqual(self.rounds("one"), self.rounds("two"))
 
+    @plain
     def test_playing_selects_as_training_does(self):
         """A world and a selector that use no loss give the same results without training."""
         self.federate("trained", *self.BUSY)
@@ -414,6 +424,7 @@ class FederateWorld(Ranks):
             with self.subTest(word):
                 self.assert_error(self.federate("run", *PLAYED, word, status=USAGE), message)
 
+    @plain
     def test_old_names_are_taken(self):
         result = self.federate("run", *PLAYED, "time_budget=9", "rounds=1")
         self.assertIn("time_budget=9 is taken as federate.deadline_seconds=9", result.err + result.out)

@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 
-from support import LOAD, USAGE, Case, main
+from support import LOAD, USAGE, Case, main, plain
 
 TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "golden" / "tokenizers" / "llama2.json"
 TEXT = "the memory of a step is known before that step begins. " * 60
@@ -55,6 +55,7 @@ class Model(Generate):
         self.assertTrue(TEXT.startswith(greedy.strip()), greedy)
         self.brim("generate", "./model/", "backend=reference", "--tokens", "2")
 
+    @plain
     def test_the_model_sees_as_many_tokens_as_it_allows(self):
         self.generate("model", "--prompt", TEXT, "--tokens", "3")
         self.assertEqual(len(self.generate("run", "--tokens", "40", "--context", "60")["samples"][0]["tokens"]), 40)
@@ -76,6 +77,7 @@ class Model(Generate):
 
 
 class Defaults(Generate):
+    @plain
     def test_the_text_ends_at_the_models_own_tokens(self):
         whole = self.tokens("--temperature", "0")[0]
         self.write_defaults(eos_token_id=[0, whole[4]])
@@ -99,6 +101,7 @@ class Defaults(Generate):
         self.assertEqual(self.tokens("--temperature", "0"), greedy)
         self.assertEqual(self.tokens("--top-k", "1"), greedy)
 
+    @plain
     def test_repeated_tokens_are_penalized(self):
         repeated = self.tokens("--temperature", "0", "--repetition-penalty", "1000")[0]
         self.assertEqual(len(set(repeated)), len(repeated))

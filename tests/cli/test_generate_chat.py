@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import subprocess
 
-from support import BINARY, DONE, HANG_SECONDS, LOAD, USAGE, Case, Result, main
+from support import BINARY, DONE, HANG_SECONDS, LOAD, USAGE, Case, Result, main, plain
 
 TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "golden" / "tokenizers" / "llama3.json"
 BEGIN, END = "<|begin|>", "<|end_of_text|>"
@@ -60,6 +60,7 @@ class Turns(Chat):
         self.assertEqual(self.chat(text="").out, "")
         self.assertEqual(self.chat("--prompt", "hello").out, "good day\n")
 
+    @plain
     def test_json_has_the_conversation(self):
         out = self.chat("--json", "--system", "be brief", text="hello\nbye\n").json
         self.assertEqual([m["role"] for m in out["messages"]], ["system", "user", "assistant", "user", "assistant"])
@@ -104,6 +105,7 @@ class Refused(Chat):
         self.assert_error(self.brim("generate", "run", "--system", "x", status=USAGE), "--system is for --chat")
         self.assert_error(self.chat("--num-samples", "2", status=USAGE), "--chat and --num-samples")
 
+    @plain
     def test_bytes_are_no_conversation(self):
         words = [w for w in MODEL if not w.startswith(("dataset.tokens", "dataset.tokenizer", "training.steps"))]
         self.train("run", *words, "training.steps=1")

@@ -6,7 +6,7 @@ import shutil
 import struct
 
 import tensors
-from support import LOAD, USAGE, Case, main
+from support import LOAD, USAGE, Case, main, plain
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoder"
 TOKENS = ["<|end|>", "<|start|>", *"abcdefghijklmnop", "\u0120", "ab", "cd", "abcd", "\u0120ab"]
@@ -110,6 +110,7 @@ class Export(Gguf):
                 far = 1e-6 if name.endswith("longrope") else 0  # the GGUF stores its amplitude in 32 bits
                 self.assertAlmostEqual(self.loss("tuned"), self.loss("tuned.gguf"), delta=far)
 
+    @plain
     def test_updates_alone_are_not_a_whole_model(self):
         self.tune()
         for name, output in ("gguf", "a.gguf"), ("hf", "a"):
@@ -130,6 +131,7 @@ class Export(Gguf):
                 self.export("--format", "gguf", "-o", "tuned.gguf", "--force")
                 self.assertAlmostEqual(self.loss("tuned"), self.loss("tuned.gguf"), delta=1e-5)
 
+    @plain
     def test_fused_layers_of_phi3_stay_fused(self):
         self.tune(name="phi3_default")
         self.export("--format", "gguf", "-o", "tuned.gguf")
@@ -240,6 +242,7 @@ class Export(Gguf):
         self.assertEqual([p.name for p in self.folder.iterdir() if "x" in p.name[:2]], [])
 
 
+    @plain
     def test_keys_without_effect_are_left_out(self):
         """transformers ignores mscale and mscale_all_dim if one of them is missing, or with attention_factor. swish is
         silu."""

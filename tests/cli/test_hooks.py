@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from support import FAILED, INTERRUPTED, SMALL, USAGE, Case, main
+from support import FAILED, INTERRUPTED, SMALL, USAGE, Case, main, plain
 
 RUN = [*SMALL, "training.epochs=2", "training.eval_every_steps=2", "training.checkpoint_every_steps=2"]
 
@@ -45,6 +45,7 @@ class Hooks(Case):
         self.assertEqual(len(self.results("on_end")), 1)
         self.assertTrue(self.results("on_end")[0].startswith("exit status 0 after "))
 
+    @plain
     def test_hooks_change_no_checkpoint(self):
         self.train("calm", *RUN)
         self.train("run", *RUN, "hooks.on_checkpoint=sleep 0.2", "hooks.on_evaluation=exit 3",
@@ -63,6 +64,7 @@ class Hooks(Case):
         self.assertIn("out\nproblem\n", self.log())
         self.assertEqual(self.summary("run")["status"], "finished")
 
+    @plain
     def test_failures_are_events_and_on_the_page(self):
         self.train("run", *RUN, "training.epochs=4", "hooks.on_evaluation=exit 3", "hooks.on_end=exit 4")
         failures = [r for r in self.records("run", "events.jsonl") if r["event"] == "hook_failed"]
@@ -74,12 +76,14 @@ class Hooks(Case):
             self.assertIn(failure["detail"], page)
         self.assertEqual(self.summary("run")["status"], "finished")
 
+    @plain
     def test_a_mistyped_key_is_refused_also_with_a_plus(self):
         for word in ("+hooks.on_evalution=true", "++hooks.on_evalution=true", "hooks.on_evalution=true"):
             self.assert_error(self.train("run", *RUN, word, status=USAGE), "unknown key 'hooks.on_evalution'",
                               "did you mean 'hooks.on_evaluation'?")
         self.assert_error(self.train("run", *RUN, "+hooks.on_finish=true", status=USAGE), "unknown key", "on_start")
 
+    @plain
     def test_a_command_that_is_not_there(self):
         result = self.train("run", *RUN, "hooks.on_end=no-such-program --at-all")
         self.assertIn("hooks.on_end: exit status 127", result.err)
@@ -91,6 +95,7 @@ class Hooks(Case):
         self.assertIn(f"{5000000 - 65536} more bytes of output are not in this file", self.log())
         self.assertTrue(self.results("on_start")[0].startswith("exit status 0"))
 
+    @plain
     def test_children_that_keep_the_pipe_open_are_not_waited_for(self):
         process = self.start("train", "run.dir=run", *RUN,
                              "hooks.on_end=sleep 1000 & echo $! > child; echo done")
@@ -112,6 +117,7 @@ class Hooks(Case):
         self.assertIn("hooks.on_start: ended after", result.err)
         self.assertEqual(self.summary("run")["status"], "finished")
 
+    @plain
     def test_only_the_newest_of_several_waiting_ones_runs(self):
         self.train("run", *RUN, "training.epochs=8", "training.checkpoint_every_steps=1",
                    "hooks.on_start=until test -e $BRIM_RUN/summary.json; do sleep 0.01; done",
@@ -128,6 +134,7 @@ class Hooks(Case):
         self.train("bad", *RUN, keep, "optimizer.lr=1e30", "optimizer=sgd", status=FAILED)
         self.assertTrue(self.read("end").startswith("failed: "))
 
+    @plain
     def test_the_run_can_be_deleted_by_its_last_hook(self):
         brim = os.environ["BRIM_BINARY"]
         self.train("runs/a", *RUN, f"hooks.on_end={os.path.abspath(brim)} runs delete runs/a")
@@ -142,6 +149,7 @@ class Hooks(Case):
         self.assertIn("the run's hooks are off", result.err)
         self.assertFalse((self.folder / "victim").exists())
 
+    @plain
     def test_a_resumed_run_says_so(self):
         keep = "hooks.on_start=echo $BRIM_DETAIL at $BRIM_STEP"
         process = self.hold("run", *SMALL, keep)
@@ -152,6 +160,7 @@ class Hooks(Case):
         process.terminate()
         self.finish(process, INTERRUPTED)
 
+    @plain
     def test_commands_of_another_user_are_not_run(self):
         if os.geteuid() != 0:
             self.skipTest("only root can make a folder of another user")

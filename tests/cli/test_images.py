@@ -9,7 +9,7 @@ import time
 import unittest
 
 import image_sets
-from support import LOAD, SANITIZED, USAGE, Case, main
+from support import LOAD, SANITIZED, USAGE, Case, main, plain
 
 PICTURES = pathlib.Path(__file__).parent.parent / "images/pictures"
 SMALL = ["model=mlp", "model.hidden=[16]", "model.dropout=0", "memory.timing=false", "training.batch_size=16",
@@ -62,6 +62,7 @@ class Images(Case):
 
     # ---- each format ----
 
+    @plain
     def test_image_folder_is_learnt(self):
         out = self.train("run", *folder_words(self.folder_set(), "augment=imagenet", "training.epochs=12")).out
         self.assertIn("mlp on image_folder: 48 samples", out)
@@ -96,6 +97,7 @@ class Images(Case):
         self.assertIn("coarse_19", self.brim("eval", "coarse").out)
         self.brim("plan", "dataset=cifar100", f"dataset.path={hundred}", *SMALL)
 
+    @plain
     def test_classes_without_splits_can_be_validated_on(self):
         path = self.folder_set(".", train=16) / "train"
         self.train("run", *folder_words(path, "dataset.validation_fraction=0.25"))
@@ -124,6 +126,7 @@ class Images(Case):
         self.assertIn("features: computing", self.train("other", *words, "transform.size=24").err)
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
+    @plain
     def test_the_host_has_room_for_progressive_pictures(self):
         """The decoder keeps the coefficients of all pixels of a progressive picture until the last scan. Two threads of
         training and two of an evaluation decode pictures, at the same time or, on a busy machine, one after another."""
@@ -143,6 +146,7 @@ class Images(Case):
 
     # ---- the same numbers ----
 
+    @plain
     def test_threads_and_micro_batches_change_nothing(self):
         words = folder_words(self.folder_set(), *BUSY, "training.epochs=2", "backend=reference")
         self.train("none", *words, "training.num_workers=0")
@@ -185,6 +189,7 @@ class Images(Case):
         self.train("without", *folder_words(path, "dataset.damaged=skip"))
         self.assert_same_model("skipped", "without")
 
+    @plain
     def test_an_error_that_names_a_strange_file_is_in_the_summary(self):
         path = self.folder_set()
         shutil.copy(PICTURES / "cut.jpg", os.fsencode(path / "train/rose") + b"/\xff.jpg")
@@ -216,6 +221,7 @@ class Images(Case):
 
     # ---- folders that are missing or wrong ----
 
+    @plain
     def test_missing_folders_are_explained(self):
         cases = {"image_folder": "with train/<class>/<picture>.jpg",
                  "flowers102": "are at https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
@@ -269,12 +275,14 @@ class Images(Case):
         batch.unlink()
         self.assertIn("no file 'data_batch_3.bin'", self.train("run", *words, status=LOAD).err)
 
+    @plain
     def test_an_unknown_class_in_the_test_split_is_reported(self):
         path = self.folder_set()
         (path / "test/rose").rename(path / "test/weed")
         self.assertIn("holds a class 'weed' that the training split does not have",
                       self.train("run", *folder_words(path), status=LOAD).err)
 
+    @plain
     def test_a_folder_without_pictures_is_reported(self):
         path = self.folder_set()
         (path / "train/notes").mkdir()
@@ -282,6 +290,7 @@ class Images(Case):
         self.assertIn(f"'{path}/train/notes' counts as a class but holds no pictures",
                       self.train("run", *folder_words(path, "training.epochs=1")).err)
 
+    @plain
     def test_pictures_need_a_size(self):
         err = self.train("run", *folder_words(self.folder_set(), "transform.size=[]"), status=USAGE).err
         self.assertIn("set the size that the model gets, for example transform.size=224", err)

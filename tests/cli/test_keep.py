@@ -10,7 +10,7 @@ import unittest
 
 import image_sets
 import tensors
-from support import (DONE, FAILED, FAULT_SHIM, LOAD, SANITIZED, SMALL, Case, idx_overrides, main,
+from support import (DONE, FAILED, FAULT_SHIM, LOAD, SANITIZED, SMALL, Case, idx_overrides, main, plain,
                      write_idx_dataset)
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
@@ -65,6 +65,7 @@ class Kept(Case):
 
 
 class WithoutData(Kept):
+    @plain
     def test_pictures_are_predicted_with_the_stored_classes(self):
         self.pictures()
         self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
@@ -89,6 +90,7 @@ class WithoutData(Kept):
         self.assertIn(",oak\n", self.brim("predict", "run", self.new).out)
         self.assert_predicts_without_data()
 
+    @plain
     def test_rows_with_real_numbers(self):
         self.rows("dataset.targets=t")
         self.assertIn("value0", self.brim("predict", "run", self.new).out)
@@ -98,6 +100,7 @@ class WithoutData(Kept):
         self.rows("dataset.targets=t", "dataset.sequence=4")
         self.assert_predicts_without_data()
 
+    @plain
     def test_files_of_images(self):
         self.train("run", *idx_overrides(write_idx_dataset(self.folder / "data")), "training.epochs=2")
         shutil.copy(self.folder / "data/t10k-images-idx3-ubyte", self.folder / "new")
@@ -133,6 +136,7 @@ class WithoutData(Kept):
         metadata = tensors.read(self.folder / "out.safetensors")[1]
         self.assertEqual(json.loads(metadata["brim.data"])["class_names"], ["daisy", "rose", "tulip"])
 
+    @plain
     def test_an_export_describes_the_preparation_of_inputs(self):
         def inputs(*words):
             self.pictures("run", *words)
@@ -161,6 +165,7 @@ class OtherData(Kept):
         (self.folder / "run/summary.json").unlink(missing_ok=True)  # as if the run had not finished
         return self.brim("train", "--resume", "run", status=status)
 
+    @plain
     def test_a_class_of_another_name_is_refused(self):
         path = self.pictures()
         for split in "train", "test":
@@ -179,6 +184,7 @@ class OtherData(Kept):
         shutil.copytree(path / "train/rose", path / "train/violet")
         self.assert_error(self.brim("eval", "run", status=LOAD), "the number of classes was 3, and is 4")
 
+    @plain
     def test_other_means_are_refused(self):
         self.rows()
         self.table("data/train.csv", 90, shift=0.5)
@@ -188,6 +194,7 @@ class OtherData(Kept):
         self.brim("eval", "run")
         self.resume()
 
+    @plain
     def test_added_samples_change_the_validation_split(self):
         path = self.pictures("run", "dataset.validation_fraction=0.25")
         shutil.copy(path / "train/rose/000.png", path / "train/rose/more.png")
@@ -195,6 +202,7 @@ class OtherData(Kept):
         for result in self.brim("eval", "run", "--split", "validation", status=LOAD), self.resume(LOAD):
             self.assert_error(result, "the number of training samples was 36, and is 37")
 
+    @plain
     def test_another_share_has_samples_that_were_trained_on(self):
         self.pictures("run", "dataset.validation_fraction=0.25")
         self.brim("eval", "run", "--split", "validation")
@@ -234,6 +242,7 @@ class OtherData(Kept):
                 self.assert_error(self.brim("predict", "run", self.new, status=LOAD), reported, "data.json")
 
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    @plain
     def test_a_full_disk_leaves_nothing_half_written(self):
         shim = {"LD_PRELOAD": FAULT_SHIM, "BRIM_FILES_FOLDER": "data.json", "BRIM_FILES_FULL_AFTER": "50"}
         result = self.train("run", *SMALL, "training.steps=2", status=FAILED, env=shim)
@@ -256,6 +265,7 @@ class Output(Kept):
         values = self.train("values", "dataset=csv", "dataset.path=data.csv", "dataset.targets=t", *MLP).out
         self.assertEqual(values.count("csv: 2 features (a, b), 1 target (t); left out: id (text, 'n0'), kind ("), 1)
 
+    @plain
     def test_a_run_without_test_data(self):
         self.table("data.csv", 60)
         words = ["dataset=csv", "dataset.path=data.csv", "dataset.label=kind", *MLP]

@@ -5,7 +5,7 @@ import os
 import pathlib
 import random
 
-from support import DONE, FAILED, SMALL, USAGE, Case, main
+from support import DONE, FAILED, SMALL, USAGE, Case, main, plain
 
 MEANS = ("mse", "mae", "huber", "bce", "sigmoid_focal")
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "loss" / "bad.so"
@@ -30,12 +30,14 @@ class Losses(LossCase):
                 self.assertLess(losses[-1], losses[0])
                 self.assertGreater(self.summary(loss)["test_accuracy"], 0.8)
 
+    @plain
     def test_a_large_delta_makes_huber_half_of_mse(self):
         small = [word for word in SMALL if not word.startswith("backend.")]
         for run, *words in (("mse", "loss=mse"), ("huber", "loss=huber", "loss.delta=100")):
             self.train(run, *small, *words, "training.steps=1", "observe.log_every_steps=1", "backend=reference")
         self.assertAlmostEqual(self.losses("mse")[0], 2 * self.losses("huber")[0], places=12)
 
+    @plain
     def test_unknown_options_of_a_loss_are_refused(self):
         for loss in MEANS:
             for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.label_smoothing=0.1",
@@ -55,6 +57,7 @@ class Losses(LossCase):
         self.assertEqual(self.summary("ignored")["test_accuracy"], self.summary("weightless")["test_accuracy"])
         self.assertNotEqual(self.losses("ignored"), self.losses("all"))
 
+    @plain
     def test_weighted_losses_are_the_same_however_a_step_is_cut(self):
         words = [*SMALL, "loss.class_weights=[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]", "training.epochs=2",
                  "training.effective_batch_size=128", "observe.log_every_steps=1", "training.eval_batch_size=16"]
@@ -71,15 +74,17 @@ class Losses(LossCase):
                            "training.epochs=2")
                 self.assertEqual(self.summary(run)["steps"], 4)
 
+    @plain
     def test_options_that_mixed_classes_exclude_are_refused(self):
         for word in ("loss.class_weights=[1,2,3,4,5,6,7,8,9,10]", "loss.ignore_index=3"):
             error = self.train("run", *SMALL, word, "augment.mixup=0.2", status=USAGE).err
-            self.assertIn(f"augment.mixup=0.2 mixes classes, but {word.split('=')[0]} applies to single ones",
+            self.assertIn(f"augment.mixup=0.2 mixes classes, but {word.split('=')[0]} applies to a single class",
                           error)
         error = self.train("run", "model=gpt2", "dataset=synthetic", "dataset.task=tokens", "augment.mixup=0.2",
                            status=USAGE).err
         self.assertIn("'augment.mixup' mixes numbers, but the samples of dataset 'synthetic' are tokens", error)
 
+    @plain
     def test_ignoring_the_only_class_that_counts_is_refused(self):
         error = self.train("run", *SMALL, "dataset.classes=2", "loss.class_weights=[1,0]", "loss.ignore_index=0",
                            status=USAGE).err
@@ -100,6 +105,7 @@ class Losses(LossCase):
 class Built(LossCase):
     """Some losses are built as graphs of operations."""
 
+    @plain
     def test_a_focal_loss_without_gamma_is_cross_entropy(self):
         weights = "[0.1,0.7,1.3,0.9,1.1,2.3,0.3,1.7,0.6,1.9]"
         small = [word for word in SMALL if not word.startswith("backend.")] + ["backend=reference"]
@@ -112,6 +118,7 @@ class Built(LossCase):
             for got, expected in zip(self.losses(f"{words[0]}-focal"), self.losses(f"{words[0]}-cross_entropy")):
                 self.assertAlmostEqual(got, expected, delta=1e-9 * expected)
 
+    @plain
     def test_results_are_the_same_however_a_step_is_cut(self):
         for loss in ("focal", "sigmoid_focal"):
             words = [*SMALL, f"loss={loss}", "training.epochs=2", "training.effective_batch_size=128",
@@ -150,6 +157,7 @@ class Built(LossCase):
         for got, expected in zip(self.losses("run-logs"), self.losses("run-logits")):
             self.assertAlmostEqual(got, expected, delta=1e-6)
 
+    @plain
     def test_in_smaller_types_the_loss_is_computed_in_fp32(self):
         for precision in ("fp32", "bf16", "fp16"):
             self.train(precision, *SMALL, "loss=focal", f"precision={precision}", "training.steps=1",
@@ -157,6 +165,7 @@ class Built(LossCase):
         for precision in ("bf16", "fp16"):
             self.assertAlmostEqual(self.losses(precision)[0], self.losses("fp32")[0], delta=0.01)
 
+    @plain
     def test_recomputing_changes_nothing(self):
         for recompute in ("none", "full"):
             self.train(recompute, *SMALL, "loss=focal", f"memory.recompute={recompute}", "training.epochs=1",

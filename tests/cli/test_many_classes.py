@@ -2,7 +2,7 @@
 omits."""
 
 
-from support import FAILED, SMALL, Case, main
+from support import FAILED, SMALL, Case, main, plain
 
 MANY = [*SMALL, "dataset.classes=5000", "training.epochs=2", "observe.top_k=1000"]
 LEFT_OUT = ("omitted with 5000 classes: F1, per-class figures and the confusion matrix, which need fewer than "
@@ -28,6 +28,7 @@ class ManyClasses(Case):
         evaluated = [record for record in self.records("run") if record["split"] == "test"]
         self.assertEqual([record["f1"] for record in evaluated], [None, None])
 
+    @plain
     def test_eval_has_the_figures_of_training_and_names_the_omitted_ones(self):
         self.train("run", *MANY)
         result, summary = self.evaluate("run"), self.summary("run")
@@ -40,6 +41,7 @@ class ManyClasses(Case):
         self.assertIn(f"\n\n{LEFT_OUT}\n", text)
         self.assertNotIn("macro F1", text)
 
+    @plain
     def test_fewer_classes_have_all_figures(self):
         said = self.train("run", *MANY, "dataset.classes=30").out
         self.assertNotIn("left out", said)
@@ -60,6 +62,7 @@ class ManyClasses(Case):
         self.assertIn(f"\n\n{left_out}\n", self.brim("eval", "run").out)
         self.assertIn(left_out, self.read("run", "report.html"))
 
+    @plain
     def test_figures_are_those_of_whole_logits(self):
         self.train("inside", *MANY)
         self.train("whole", *MANY, "graph.fuse=none")
@@ -92,6 +95,7 @@ class ManyClasses(Case):
                          "training.steps=4", status=FAILED)
         self.assert_error(run, "the loss of step 2 is not a number", "the step was not committed")
 
+    @plain
     def test_memory_does_not_grow_with_the_square_of_the_classes(self):
         def transient(classes):
             words = [*MANY, f"dataset.classes={classes}", "memory.recompute=blocks"]

@@ -4,7 +4,7 @@ import pathlib
 import unittest
 
 import image_sets
-from support import BINARY, LOAD, SMALL, USAGE, Case, main
+from support import BINARY, LOAD, SMALL, USAGE, Case, main, plain
 
 PLUGINS = pathlib.Path(BINARY).parents[1].joinpath("lib/brim/plugins/dataset")
 READS_PICTURES = PLUGINS.joinpath("image_folder.so").exists()
@@ -27,6 +27,7 @@ class Outputs(Case):
             self.assert_error(result, "there is no folder 'nofolder'", "make it first, or name another")
         self.assertFalse((self.folder / "nofolder").exists())
 
+    @plain
     def test_a_file_is_where_the_folder_would_be(self):
         (self.folder / "taken").write_text("mine")
         self.train("run", *SMALL, "training.steps=1")
@@ -35,6 +36,7 @@ class Outputs(Case):
         self.assert_error(self.train("taken/run", *SMALL, status=USAGE),
                           "cannot make folder 'taken': a file has this name")
 
+    @plain
     def test_the_run_is_looked_for_first(self):
         (self.folder / "model.safetensors").write_text("mine")
         result = self.brim("export", "nowhere", status=LOAD)
@@ -52,6 +54,7 @@ class Options(Case):
         self.assertEqual([p["id"] for p in said["plugins"]], ["idx"])
         self.assertEqual(said["option"]["name"], "fashion_mnist")
 
+    @plain
     def test_the_users_options_are_shown_too(self):
         (self.folder / "mine/model").mkdir(parents=True)
         (self.folder / "mine/model/wide.yaml").write_text("id: mlp\nhidden: [4096]\n")
@@ -60,6 +63,7 @@ class Options(Case):
 
 
 @unittest.skipUnless(READS_PICTURES, "this build reads no pictures")
+@plain
 class Pictures(Case):
     def setUp(self):
         super().setUp()
@@ -86,9 +90,11 @@ class Texts(Case):
         self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2 and dataset.tokens=hf",
                           "set dataset.tokens=hf too")
 
+    @plain
     def test_mirroring_is_not_mentioned(self):
         self.assertNotIn("augment.flip", self.brim("plan", *TEXT).err)
 
+    @plain
     def test_a_requested_mirror_is_refused(self):
         self.assert_error(self.brim("plan", *TEXT, "augment.flip=true", status=USAGE), "'augment.flip' needs images",
                           "command line, argument")

@@ -11,7 +11,7 @@ from support import FAILED, LOAD, NO_FIT, USAGE, Case, main
 
 # fc1.weight has 64 * 144 values: enough for 8-bit states. The last step of an epoch has 90 samples of 128.
 COMMON = ["dataset=synthetic", "dataset.train_count=218", "dataset.test_count=32", "training.batch_size=128",
-          "backend=cpu", "backend.threads=1"]
+          "backend=cpu", "backend.threads=1", "memory.timing=false"]
 CNN = ["model=cnn", "model.width=16", "dataset.shape=[1,10,10]"]
 NORMS = ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"]  # batch norm
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "optimizer"

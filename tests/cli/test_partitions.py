@@ -6,7 +6,7 @@ import json
 import math
 import pathlib
 
-from support import FASHION, LOAD, NO_FIT, USAGE, Case, main
+from support import FASHION, LOAD, NO_FIT, USAGE, Case, main, plain
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
 
@@ -88,6 +88,7 @@ class Partitions(Case):
         wanted = len(shares) / 10
         self.assertLess(sum((counts[k] - wanted) ** 2 / wanted for k in range(10)), CHI_SQUARE[9])
 
+    @plain
     def test_shares_are_those_of_a_dirichlet_distribution(self):
         """With two clients and alpha=1 the distribution of a share is uniform."""
         parts = self.partition(*data(100000, 500), "partition=dirichlet", "partition.alpha=1", "total_clients=2")
@@ -107,6 +108,7 @@ class Partitions(Case):
             wanted = sum(ours) / 20
             self.assertLess(sum((n - wanted) ** 2 / wanted for n in ours), CHI_SQUARE[19])
 
+    @plain
     def test_sizes_are_the_requested_ones(self):
         words = ["total_clients=1000", *data(100000)]
         for kind in "iid", "dirichlet_each":
@@ -124,6 +126,7 @@ class Partitions(Case):
                 self.assertAlmostEqual(spread, 0.5, delta=0.05)  # its standard error is 0.011
                 self.assertAlmostEqual(sum(map(len, parts.values())), 100000, delta=500)
 
+    @plain
     def test_a_million_clients_draw_from_few_samples(self):
         out = self.brim("federate", *data(240), "partition=dirichlet_each", "total_clients=1000000",
                         "partition.samples=5", "rounds=1", "run.dir=run").out
@@ -186,6 +189,7 @@ class Partitions(Case):
             with self.subTest(more):
                 self.assert_error(self.brim("federate", *words, *more, status=USAGE), *text)
 
+    @plain
     def test_a_file_of_gpt2_tokens_is_a_client(self):
         """The client has as many samples as the file alone would give."""
         folder = self.folder / "texts"
@@ -220,6 +224,7 @@ class Partitions(Case):
 
     # ---- repeatability ----
 
+    @plain
     def test_a_partition_depends_only_on_seed_clients_and_labels(self):
         for words in ["iid", "partition.sizes=lognormal"], ["dirichlet"], ["dirichlet_each"], ["shards"], ["classes"]:
             with self.subTest(words):
@@ -296,6 +301,7 @@ class Partitions(Case):
                            "dataset.validation_fraction=0.1", status=USAGE)
         self.assert_error(result, "is not for training")
 
+    @plain
     def test_conflicting_options_are_refused(self):
         for words, *parts in (
                 (["partition=shards", "partition.sizes=lognormal"], "'partition.sizes' applies only to partition=iid"),

@@ -6,8 +6,9 @@ from support import NO_FIT, SMALL, Case, main
 
 GPUS = os.environ["BRIM_GPUS"]  # a folder with a backend that simulates GPUs; see tests/memory/gpus.c
 # takes 44.6 MiB; in micro-batches of 32, 31.5 MiB, and at least 18.9 MiB
-CNN = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=64"]
-MLP = ["model=mlp", "dataset=synthetic", "training.batch_size=64"]
+CNN = ["model=cnn", "dataset=synthetic", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=64",
+       "memory.timing=false"]
+MLP = ["model=mlp", "dataset=synthetic", "training.batch_size=64", "memory.timing=false"]
 
 
 def shares(mebibytes, count=2):

@@ -10,14 +10,14 @@ import sys
 import time
 import unittest
 
-from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, main, plain
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "dist"))
 from jobs import ENVIRONMENT  # noqa: E402  pylint: disable=wrong-import-position
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 # A sanitizer handles these signals in its own way.
-plain = unittest.skipIf(SANITIZED, "a sanitizer has handlers and limits of its own")
+unsanitized = unittest.skipIf(SANITIZED, "a sanitizer has handlers and limits of its own")
 
 RUN = [*SMALL, "training.steps=8", "training.eval_every_steps=1", "training.checkpoint_every_steps=100",
        f"--plugin-path={BAD}"]
@@ -45,13 +45,16 @@ class BeforeTheRun(Bad):
                     self.assert_named(self.bad(f"{hook}:{what}"), hook, text)
                     self.assertFalse((self.folder / "run").exists())
 
+    @plain
     def test_a_loop_is_abandoned_after_its_time(self):
         self.assert_named(self.bad("choose_plan:loop"), "did not return from choose_plan",
                           "after 1 s of processor time")
 
+    @plain
     def test_a_loop_of_questions_is_abandoned_too(self):
         self.assert_error(self.bad("choose_plan:asks"), "policy 'bad'", "choose_plan")
 
+    @plain
     def test_a_child_that_a_policy_forks_ends_by_itself(self):
         for words in ("choose_plan:child_exits", "choose_plan:child_crashes", "choose_plan:child_returns"):
             with self.subTest(words):
@@ -88,6 +91,7 @@ class BeforeTheRun(Bad):
                 self.assert_error(self.bad(words, status=status), *parts)
                 self.assertFalse((self.folder / "run").exists())
 
+    @plain
     def test_out_of_memory_goes_to_no_other_policy(self):
         limit = ["backend=cpu", "backend.devices=1", "backend.memory_mb=1", "model.hidden=[2048]"]
         self.assert_named(self.bad("on_oom:segv", *limit), "crashed in on_oom")
@@ -128,11 +132,13 @@ class InTheMiddle(Bad):
         self.assertNotIn("a handler of exit() has run", result.err)
         self.assert_goes_on(result, 4)
 
+    @plain
     def test_a_loop(self):
         result = self.bad("on_boundary:loop:5")
         self.assert_named(result, "did not return from on_boundary")
         self.assert_goes_on(result, 5)
 
+    @plain
     def test_nonsense(self):
         result = self.bad("on_boundary:kind:3", status=USAGE)
         self.assert_error(result, "policy.bad", "unknown cleanup kind 77")
@@ -143,6 +149,7 @@ class InTheMiddle(Bad):
         self.assert_named(result, "crashed in on_step", "abort (SIGABRT)")
         self.assert_goes_on(result, 0)
 
+    @plain
     def test_more_lanes_than_there_may_be(self):
         result = self.bad("on_step:lanes", status=USAGE)
         self.assert_error(result, "policy.bad chose 1 clients at a time after step 0, where at most 0 are allowed")
@@ -154,6 +161,7 @@ class InTheMiddle(Bad):
         self.assert_goes_on(result, 5)
 
     @unittest.skipUnless(shutil.which(os.environ.get("BRIM_MPIRUN", "").split(" ")[0] or "none"), "there is no mpirun")
+    @plain
     def test_of_one_rank_of_two(self):
         for words, step in (("on_boundary:segv:4", 4), ("on_step:loop", 0)):
             with self.subTest(words):
@@ -162,6 +170,7 @@ class InTheMiddle(Bad):
                 self.assert_named(result, "error: rank 1: policy 'bad'", f"there is a checkpoint of step {step}")
                 self.assertIn(step, self.steps(f"run{step}"))
 
+    @plain
     def test_at_the_end_it_changes_nothing(self):
         for what in ("segv", "exit"):
             with self.subTest(what):
@@ -182,7 +191,7 @@ class Elsewhere(Case):
         self.assertEqual(result.status, -by, result)
         return result
 
-    @plain
+    @unsanitized
     def test_of_a_dataset(self):
         file = BAD / "dataset" / "bad.so"
         for words in ("create:segv", "open:segv", "open:stack", "describe:segv"):
@@ -193,26 +202,27 @@ class Elsewhere(Case):
         self.assert_error(aborted, file, "abort (SIGABRT)")
         self.assertRegex(aborted.err, r"\n  at 0x[0-9a-f]+ of /.*libc.*\n")
 
-    @plain
+    @unsanitized
     def test_of_a_reading_thread(self):
         result = self.crash("read:segv:200", *self.DATA, "training.num_workers=2")
         self.assert_error(result, BAD / "dataset" / "bad.so", "brim train --resume run")
         self.brim("train", f"--plugin-path={BAD}", "--resume", "run")
 
-    @plain
+    @unsanitized
     def test_of_a_model(self):
         words = [word for word in RUN if not word.startswith("model")]
         self.assert_error(self.crash("build:segv", "model=bad", *words), BAD / "model" / "bad.so", "SIGSEGV")
 
     MODEL = ["model=bad", *(word for word in RUN if not word.startswith("model"))]
 
-    @plain
+    @unsanitized
     def test_a_constructor_that_crashes_is_the_plugins(self):
         result = self.crash("load:segv", *self.MODEL)
         self.assert_error(result, f"the plugin {BAD / 'model' / 'bad.so'}, which brim was loading, has crashed: "
                                   "segmentation fault", "constructor")
         self.assertNotIn("brim has crashed", result.err)
 
+    @unsanitized
     @plain
     def test_a_signal_from_another_process_is_not_reported_as_a_plugins_crash(self):
         for number, name in ((signal.SIGSEGV, "segmentation fault (SIGSEGV)"), (signal.SIGABRT, "abort (SIGABRT)")):
@@ -245,10 +255,12 @@ class Elsewhere(Case):
         for words in ("create:exit", "open:exit", "describe:exit"):
             self.assert_exit(words, "dataset", *self.DATA)
 
+    @plain
     def test_exit_of_a_reading_thread_says_how_to_resume(self):
         result = self.assert_exit("read:exit:200", "dataset", *self.DATA, "training.num_workers=2")
         self.assert_error(result, "brim train --resume run")
 
+    @plain
     def test_a_sweep_counts_a_job_that_a_plugin_has_ended_as_failed(self):
         for what in ("exit", "leaves"):
             with self.subTest(what):

@@ -8,7 +8,7 @@ import math
 import os
 import struct
 
-from support import LOAD, SMALL, USAGE, Case, idx, idx_overrides, main, write_idx_dataset
+from support import LOAD, SMALL, USAGE, Case, idx, idx_overrides, main, plain, write_idx_dataset
 
 
 def read_safetensors(path):
@@ -36,7 +36,8 @@ class Predict(Case):
         super().setUp()
         self.data = write_idx_dataset(self.folder / "data")
         self.images = self.data / "t10k-images-idx3-ubyte"
-        self.train("run", *idx_overrides(self.data), "training.epochs=8", "dataset.mean=[0.1]", "dataset.std=[0.3]")
+        words = ["training.epochs=8", "dataset.mean=[0.1]", "dataset.std=[0.3]"]
+        self.once(lambda: self.train("run", *idx_overrides(write_idx_dataset(self.shared / "data")), *words), "run")
 
     def rows(self, *words):
         return list(csv.DictReader(io.StringIO(self.brim("predict", "run", *words).out)))
@@ -50,6 +51,7 @@ class Predict(Case):
             self.assertIn(int(row["class"]), range(10))
             self.assertTrue(0.1 <= float(row["probability"]) <= 1)
 
+    @plain
     def test_classes_agree_with_the_accuracy_of_eval(self):
         rows = self.rows(self.images)
         right = sum(int(row["class"]) == i % 10 for i, row in enumerate(rows))
@@ -84,9 +86,11 @@ class Predict(Case):
         self.assertEqual(values[1:], expected)
         self.assertEqual(values[0][1:], expected[3][1:])
 
+    @plain
     def test_the_batch_changes_nothing(self):
         self.assertEqual(self.rows(self.images), self.rows(self.images, "training.eval_batch_size=5"))
 
+    @plain
     def test_an_empty_file_has_no_rows(self):
         (self.folder / "empty").write_bytes(idx(b"", 0, 8, 8))
         self.assertEqual(self.rows("empty"), [])
@@ -103,6 +107,7 @@ class Predict(Case):
                           "-o own is also an input file")
         self.assertFalse(os.path.isfile("/dev/null"))
 
+    @plain
     def test_a_name_that_json_cannot_hold_is_refused(self):
         name = b"\xff.idx"
         (self.folder / os.fsdecode(name)).write_bytes(self.images.read_bytes())
@@ -118,11 +123,13 @@ class Predict(Case):
                              (other["file"], other["index"], other["class"]))
             self.assertAlmostEqual(float(row["probability"]), other["probability"], places=8)
 
+    @plain
     def test_a_name_with_a_comma_and_an_equals_sign(self):
         name = 'a=b, "c"'
         (self.folder / name).write_bytes(self.images.read_bytes())
         self.assertEqual({row["file"] for row in self.rows("./" + name)}, {"./" + name})
 
+    @plain
     def test_the_run_is_unchanged(self):
         before = self.tree("run")
         self.rows(self.images)
@@ -136,26 +143,32 @@ class Predict(Case):
             with self.subTest(name):
                 self.assert_error(self.brim("predict", "run", name, status=LOAD), text)
 
+    @plain
     def test_a_folder_is_answered_with_the_right_command(self):
         self.assert_error(self.brim("predict", "run", "run/", status=LOAD), "'run/' is a folder", "run/*")
 
+    @plain
     def test_weights_that_would_change_nothing_are_refused(self):
         for words in (["eval", "run"], ["predict", "run", self.images], ["generate", "run"]):
             result = self.brim(*words, "model.weights=run", status=USAGE)
             self.assert_error(result, "the parameters are those of the run's checkpoint", "brim train --from run")
 
+    @plain
     def test_a_file_of_weights_is_not_a_run(self):
         self.brim("export", "run", "-o", "a.safetensors")
         self.assert_error(self.brim("predict", "a.safetensors", self.images, status=LOAD),
                           "'a.safetensors' is a file of weights", "model.weights=a.safetensors training.epochs=0")
 
+    @plain
     def test_missing_arguments_are_reported(self):
         for words in ([], ["run"], ["run", "backend.threads=1"]):
             self.assert_error(self.brim("predict", *words, status=USAGE), "brim predict RUN FILE")
 
+    @plain
     def test_a_wrong_override_names_its_word(self):
         self.assert_error(self.brim("predict", "run", self.images, "backend.thread=1", status=USAGE), "argument 3")
 
+    @plain
     def test_a_dataset_without_files_is_reported(self):
         self.train("made", *SMALL, "training.epochs=1")
         self.assert_error(self.brim("predict", "made", self.images, status=USAGE),

@@ -3,10 +3,10 @@
 import shutil
 import xml.etree.ElementTree
 
-from support import NO_FIT, SANITIZED, Case, main
+from support import FULL, NO_FIT, SANITIZED, Case, main
 
 COMMON = ["dataset=synthetic", "dataset.train_count=256", "dataset.test_count=32", "training.batch_size=32",
-          "training.eval_batch_size=8", "backend=cpu", "backend.threads=1"]
+          "training.eval_batch_size=8", "backend=cpu", "backend.threads=1", "memory.timing=false"]
 MODELS = {
     "cnn": ["model=cnn", "model.width=4", "dataset.shape=[1,12,12]"],
     "lightcnn": ["model=lightcnn", "model.width=4", "dataset.shape=[3,16,16]"],
@@ -18,7 +18,7 @@ MODELS = {
 }
 DEEP_VIT = ["model=vit", "model.depth=8", "model.width=32", "model.heads=4", "model.patch=4", "model.dropout=0",
             "dataset.shape=[1,28,28]", "training.batch_size=64"]
-STEPS = 6 if SANITIZED else 20
+STEPS = 20 if FULL and not SANITIZED else 6
 
 
 class Recompute(Case):
@@ -146,7 +146,7 @@ class Recompute(Case):
         words = ["model=lightcnn", "model.width=16", "dataset.shape=[3,32,32]", "training.batch_size=128"]
         most, least = self.plan(*words)["peak_bytes"], self.least(words)["peak_bytes"]
         work = peak = None
-        for budget in range(most // (1 << 20) + 1, least // (1 << 20), -16 if SANITIZED else -2):
+        for budget in range(most // (1 << 20) + 1, least // (1 << 20), -2 if FULL and not SANITIZED else -16):
             plan = self.plan(*words, "memory.recompute=auto", f"memory.recompute_budget_mb={budget}")
             self.assertLessEqual(plan["peak_bytes"], budget << 20)
             if peak is not None:

@@ -4,7 +4,7 @@ with exit status 4 or 5 and can be resumed."""
 import resource
 import signal
 
-from support import FAILED, NO_FIT, SMALL, SMALL_CNN, Case, main
+from support import FAILED, NO_FIT, SMALL, SMALL_CNN, Case, main, plain
 
 # Two steps an epoch, the second of 122 samples; evaluations and checkpoints are due at different steps.
 BUSY = ["dataset.train_count=250", "training.steps=8", "training.eval_every_steps=3",
@@ -61,6 +61,7 @@ class Recovery(Case):
 class SameBits(Recovery):
     """The bits are the same for every rung of the ladder."""
 
+    @plain
     def test_mlp(self):
         self.check(*SMALL, *BUSY)
 
@@ -70,9 +71,11 @@ class SameBits(Recovery):
         self.assertEqual([c.split(" ")[0] for c in choices[:4]], ["light", "heavy", "heavy", "more"])
         self.assertEqual([c.split(",")[0] for c in choices[4:]], ["micro-batch 64 x 2", "micro-batch 32 x 4"])
 
+    @plain
     def test_batch_norm_and_moving_averages(self):
         self.check(*LIGHTCNN, *BUSY, "training.ema_decay=0.9")
 
+    @plain
     def test_fp16_and_states_on_the_host(self):
         self.check(*SMALL_CNN, *BUSY, "precision=fp16", "memory.offload=optimizer", "optimizer=adamw")
 
@@ -96,6 +99,7 @@ class SameBits(Recovery):
 
 
 class Ladder(Recovery):
+    @plain
     def test_fixed_recompute_is_kept(self):
         overrides = [*SMALL_CNN, *BUSY, "memory.recompute=none"]
         self.train("whole", *overrides)
@@ -103,11 +107,13 @@ class Ladder(Recovery):
         self.assert_same_end("run", 4)
         self.assertTrue(self.choices("run")[3].startswith("micro-batch 64 x 2"), self.choices("run"))
 
+    @plain
     def test_recovery_never_changes_bits_by_itself(self):
         overrides = [*SMALL_CNN, *BUSY, "training.grain=0", "memory.recompute=none", "max_retries=1"]
         result = self.run_with("run", first(9, step=2), *overrides, status=NO_FIT)
         self.assertIn("without training.grain the results would differ by rounding", result.err)
 
+    @plain
     def test_no_retries_if_none_are_allowed(self):
         self.run_with("run", "step:2", *SMALL_CNN, *BUSY, "max_retries=0", status=NO_FIT)
         self.assertEqual(self.recovered("run"), [])
@@ -126,6 +132,7 @@ class Ladder(Recovery):
         self.assertEqual([(d["free_bytes"], d["users"]) for d in shares], [(d["total_bytes"], []) for d in shares])
         self.assertEqual(len(shares), 2)
 
+    @plain
     def test_no_policy_leaves_a_share_of_the_host_for_its_processors(self):
         overrides = [*SMALL_CNN, *BUSY, "backend.devices=1", "backend.memory_mb=64", "policy=robust", "max_retries=1",
                      "memory.recompute=none"]

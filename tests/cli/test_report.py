@@ -14,7 +14,7 @@ import signal
 import statistics
 import xml.etree.ElementTree as xml
 
-from support import ENDLESS, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+from support import ENDLESS, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main, plain
 
 RUN = [*SMALL, "training.epochs=3", "dataset.validation_fraction=0.25", "observe.log_every_steps=1"]
 VOID = {"meta", "br", "link", "img", "input"}  # HTML elements without an end tag
@@ -99,7 +99,7 @@ class Reports(Case):
 class OfARun(Reports):
     def setUp(self):
         super().setUp()
-        self.train("run", *RUN)
+        self.once(lambda: self.train("run", *RUN), "run")
 
     def test_a_run_leaves_its_report(self):
         page = self.page("run/report.html")
@@ -114,10 +114,12 @@ class OfARun(Reports):
         self.brim("report", "run")
         self.assertEqual(self.read("report.html"), self.read("again.html"), "report.html if nothing is said")
 
+    @plain
     def test_without_a_report(self):
         self.train("quiet", *RUN, "observe.report=false")
         self.assertFalse((self.folder / "quiet/report.html").exists())
 
+    @plain
     def test_figures_are_those_of_the_summary(self):
         page, summary = self.report("run"), self.summary("run")
         rows = {row[""]: row for row in self.table(self.section(page, "Results"))}
@@ -133,6 +135,7 @@ class OfARun(Reports):
         self.assertIn(summary["device"], text_of(page.find(".//p[@class='what']")))
         self.assertIn(summary["device_name"], text_of(page.find(".//p[@class='what']")))
 
+    @plain
     def test_epochs_are_the_records_put_together(self):
         rows = self.table(self.section(self.report("run"), "Epochs"))
         records = self.records("run")
@@ -151,6 +154,7 @@ class OfARun(Reports):
         compared, = self.brim("compare", "--json", "run").json["runs"]
         self.assertAlmostEqual(compared["epoch_seconds"], sum(whole) / 3)
 
+    @plain
     def test_classes_and_confusion(self):
         page, summary = self.report("run"), self.summary("run")
         matrix = page.find(".//table[@class='confusion']")
@@ -162,6 +166,7 @@ class OfARun(Reports):
                                    "recall": f"{expected['recall']:.4f}", "F1": f"{expected['f1']:.4f}",
                                    "samples": str(expected["support"])})
 
+    @plain
     def test_curves_have_a_point_for_each_record(self):
         charts = {chart.get("aria-label"): chart for chart in self.report("run").iterfind(".//svg[@class='chart']")}
         self.assertEqual(list(charts), ["loss", "accuracy", "top-5 accuracy", "F1", "learning rate", "samples/s"])
@@ -169,6 +174,7 @@ class OfARun(Reports):
         self.assertEqual(len(re.findall("[ML]", paths["faint color0"])), 6)
         self.assertEqual(len(re.findall("[ML]", paths["curve color1"])), 3)
 
+    @plain
     def test_memory_events_and_inputs(self):
         page, plan = self.report("run"), self.json("run", "plan.json")
         memory = self.section(page, "Memory")
@@ -208,6 +214,7 @@ class OfARun(Reports):
         self.assertEqual([row["operation"] for row in nodes], ["linear 'fc1'", "linear 'fc2'", "relu 'relu'"])
         self.assertIn("trace-3-4.json.gz", text_of(section))
 
+    @plain
     def test_the_plan_is_drawn_from_the_run_s_folder(self):
         section, plan = self.section(self.report("run"), "Memory"), self.json("run", "plan.json")
         picture = section.find(".//svg[@class='plan']")
@@ -220,6 +227,7 @@ class OfARun(Reports):
         self.edit("run", "buffers.json", lambda data: data["pieces"][0].__setitem__(3, 10**6))
         self.assertIsNone(self.section(self.report("run"), "Memory").find(".//svg[@class='plan']"))
 
+    @plain
     def test_a_page_of_twelve_blocks_is_not_large(self):
         self.train("blocks", "model=vit", "model.depth=12", "model.width=24", "model.heads=2", "backend.threads=1",
                    "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=32", "training.batch_size=16",
@@ -227,6 +235,7 @@ class OfARun(Reports):
         self.assertGreater(self.json("blocks", "buffers.json")["operations"], 200)
         self.assertLess((self.folder / "blocks/report.html").stat().st_size, 500 << 10)
 
+    @plain
     def test_the_environment_is_described(self):
         rows = {text_of(row.find("th")): text_of(row.find("td"))
                 for row in self.section(self.report("run"), "Environment").iter("tr")}
@@ -305,6 +314,7 @@ class WhileItGoesOn(Reports):
         self.assertEqual(last["event"], "stopped")
         self.assertEqual(text_of(self.report("run").find(".//h1")), "run stopped")
 
+    @plain
     def test_it_is_written_by_a_process_of_low_priority_that_ends_with_the_run(self):
         process = self.begin()
         child, = self.children(process)
@@ -313,6 +323,7 @@ class WhileItGoesOn(Reports):
         self.finish(process)
         self.until(lambda: not pathlib.Path(f"/proc/{child}").exists())
 
+    @plain
     def test_no_pages_before_the_end(self):
         for words in (["observe.report_seconds=0"], ["observe.report=false"]):
             run = "run" + words[0][-1]
@@ -345,6 +356,7 @@ class WhileItGoesOn(Reports):
         self.finish(follower, 0)
         self.assertEqual(text_of(self.page("outside.html").find(".//h1")), "run interrupted")
 
+    @plain
     def test_errors(self):
         self.train("run", *SMALL, "training.steps=1", "observe.report=false")
         for seconds in ("0", "-1", "soon", "1e9", "nan", ""):
@@ -408,8 +420,9 @@ class OfARunWithAHistory(Reports):
 class OfFoldersAsTheyAre(Reports):
     def setUp(self):
         super().setUp()
-        self.train("run", *RUN)
+        self.once(lambda: self.train("run", *RUN), "run")
 
+    @plain
     def test_a_run_that_failed_says_why(self):
         self.train("failed", *RUN, "optimizer.lr=1e30", "optimizer=sgd", status=FAILED)
         page = self.page("failed/report.html")
@@ -503,6 +516,7 @@ class OfFoldersAsTheyAre(Reports):
                                        for name in names]
         self.edit("run", "summary.json", change)
 
+    @plain
     def test_many_classes_are_squares(self):
         self.set_classes(200)
         section = self.section(self.report("run"), "Confusion matrix")
@@ -522,6 +536,7 @@ class OfFoldersAsTheyAre(Reports):
                                  "share of the label's samples": "25.0 %"})
         self.assertEqual(len(others), 11)
 
+    @plain
     def test_unknown_figures_are_shown(self):
         with open(self.folder / "run/metrics.jsonl", "w", encoding="utf-8") as file:
             for step in (1, 2, 3):
@@ -549,6 +564,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertIn("warning: cannot write report.html of the run: cannot replace 'full/report.html'", result.err)
         self.assertEqual(self.summary("full")["status"], "finished")
 
+    @plain
     def test_errors(self):
         self.assert_error(self.brim("report", status=USAGE), "write brim report RUN...")
         self.assert_error(self.brim("report", "nothing", status=LOAD), "there is no run 'nothing': No such file")
@@ -612,6 +628,7 @@ class OfAFederation(Reports):
         pair = self.report("run", "other")
         self.assertEqual(self.table(self.section(pair, "Figures"))[0]["rounds"], "6")
 
+    @plain
     def test_accuracy_reached_is_that_of_the_records(self):
         self.federate("run", "rounds=12", "federate.eval_every_rounds=1")
         records = self.records("run")
@@ -651,6 +668,7 @@ class OfAFederation(Reports):
         bars = self.charts(page)["samples of each client"].find(".//path[@class='bars color0']").get("d")
         self.assertEqual(bars.count("M"), 12)
 
+    @plain
     def test_of_many_clients_some_are_drawn(self):
         self.federate("run", "total_clients=240", "partition=shards", "rounds=1", "partition.shards=2")
         self.write_rounds("run", [(1, range(5), []), (2, range(4), [])])
@@ -692,6 +710,7 @@ class OfAFederation(Reports):
         bars = self.charts(page)["rounds in which each client trained"].find(".//path[@class='bars color2']").get("d")
         self.assertEqual(bars.count("M"), 9)
 
+    @plain
     def test_memory_by_round(self):
         self.federate("run", "parallel_clients=2")
         page, summary = self.report("run"), self.summary("run")
@@ -740,6 +759,7 @@ class OfSeveral(Reports):
                                               f"{statistics.stdev(values):.{digits}f}")
         self.assertIsNone(self.section(self.report("sweep/0", "sweep/3"), "Over seeds"))
 
+    @plain
     def test_runs_side_by_side(self):
         self.train("runs/a", *RUN, "optimizer.lr=1e-2")
         self.train("runs/b", *RUN, "model.hidden=[8]")
@@ -756,6 +776,7 @@ class OfSeveral(Reports):
         self.brim("report", "runs/a", "runs/b", "-o", "again.html")
         self.assertEqual(self.read("again.html"), self.read("out.html"))
 
+    @plain
     def test_a_sweep_folder_selects_its_runs(self):
         self.brim("train", "-m", "run.dir=sweep", *RUN, "seed=1,2", "memory.limit_mb=200")
         page = self.report("sweep")
@@ -763,6 +784,7 @@ class OfSeveral(Reports):
         self.page("sweep/1/report.html")
 
 
+@plain
 class Times(Case):
     """Times are not part of the state, but a resumed run reports them all the same."""
 

@@ -8,8 +8,8 @@ import signal
 import time
 import unittest
 
-from support import (DONE, FAULT_SHIM, INTERRUPTED, SANITIZED, SMALL, SMALL_CNN, Case, idx_overrides, killed, main,
-                     write_idx_dataset)
+from support import (DONE, FAULT_SHIM, FULL, INTERRUPTED, SANITIZED, SMALL, SMALL_CNN, Case, idx_overrides, killed,
+                     main, write_idx_dataset)
 
 # Evaluations, the best checkpoint and records are all frequent, so that a stop is likely to interrupt them. An epoch is
 # 6 steps, the last with 32 samples instead of 35.
@@ -17,7 +17,7 @@ BUSY = ["dataset.train_count=248", "dataset.validation_fraction=0.166", "trainin
         "training.gradient_accumulation_steps=5", "training.eval_every_steps=4", "training.checkpoint_every_steps=3",
         "training.keep_checkpoints=2", "observe.log_every_steps=5", "training.eval_batch_size=16"]
 STEPS = 30
-KILLS = int(os.environ.get("KILLS", "10"))  # kills at random moments, for each number of loader threads
+KILLS = int(os.environ.get("KILLS", "10" if FULL else "4"))  # at random moments, for each number of loader threads
 
 
 class Killed(Case):
@@ -122,8 +122,9 @@ class Killed(Case):
         self.train("counted", *overrides, env={**shim, "BRIM_FILES_REPORT": str(report)})
         changes = int(report.read_text())
         self.assertGreater(changes, 60)
-        # Kills at every third change; another seed below begins with another one.
-        for at in range(1 + random.Random(5).randrange(3), changes + 1, 3):
+        # Kills at every seventh change, in the full tier at every third; another seed begins with another one.
+        every = 3 if FULL else 7
+        for at in range(1 + random.Random(5).randrange(every), changes + 1, every):
             run = f"run{at}"
             result = self.train(run, *overrides, status=None, env={**shim, "BRIM_FILES_KILL_AT": str(at)})
             self.assertTrue(killed(result), result)
@@ -153,7 +154,9 @@ class Signalled(Case):
             if result.status != DONE:
                 break
             shutil.rmtree(self.folder / "run")  # the run had finished before this process ran again
-        self.train("whole", *self.OVERRIDES, f"training.steps={steps}")
+        whole = self.shared / f"whole {steps}"
+        if not whole.exists():
+            self.train(whole, *self.OVERRIDES, f"training.steps={steps}")
         self.assertEqual(result.status, INTERRUPTED, result)
         self.assertIn(word, result.err)
         self.assertIn("brim train --resume run", result.err)
@@ -168,8 +171,8 @@ class Signalled(Case):
         self.assertEqual(self.steps("run")[-1], summary["steps"])
         self.assertEqual(self.events("run")[-1], "interrupted")
         self.brim("train", "--resume", "run", status=DONE)
-        self.assert_same_checkpoint("whole", "run", steps)
-        self.assert_same_records("whole", "run")
+        self.assert_same_checkpoint(whole, "run", steps)
+        self.assert_same_records(whole, "run")
 
     def test_sigint(self):
         self.check(signal.SIGINT, "interrupted after step")
@@ -190,8 +193,8 @@ class Signalled(Case):
     def test_during_an_evaluation(self):
         # An evaluation takes most of the time, so that the signal is likely to arrive during it. At the last step, a
         # checkpoint is due as well.
-        overrides = [*SMALL_CNN, "dataset.test_count=30000", "training.eval_batch_size=8", "training.steps=2",
-                     "training.eval_every_steps=1", "dataset.validation_fraction=0.9", "dataset.train_count=20000",
+        overrides = [*SMALL_CNN, "dataset.test_count=15000", "training.eval_batch_size=8", "training.steps=2",
+                     "training.eval_every_steps=1", "dataset.validation_fraction=0.9", "dataset.train_count=10000",
                      "training.checkpoint_every_steps=1", "training.batch_size=16", "observe.log_every_steps=1"]
         self.train("whole", *overrides)
         for step in (1, 2):
@@ -283,8 +286,8 @@ class Edited(Case):
 
     def setUp(self):
         super().setUp()
-        self.train("run", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4",
-                   "training.keep_checkpoints=3", "optimizer.lr=1e-3")
+        self.once(lambda: self.train("run", *SMALL, "training.steps=8", "training.checkpoint_every_steps=4",
+                                     "training.keep_checkpoints=3", "optimizer.lr=1e-3"), "run")
         self.go_back("run")
 
     def go_back(self, run):

@@ -8,7 +8,7 @@ import pathlib
 import pty
 import shutil
 
-from support import BINARY, DONE, LOAD, SMALL, USAGE, Case, main
+from support import BINARY, DONE, LOAD, SMALL, USAGE, Case, main, plain
 
 CONFIG = """seed: {seed}
 device: auto
@@ -71,6 +71,7 @@ class List(Folder):
         self.brim("runs", "tag", "paper,final", "runs/a", "runs/c")
         self.brim("runs", "note", "the first, with \"quotes\"", "runs/b")
 
+    @plain
     def test_a_table_newest_first(self):
         out = self.brim("runs").out.splitlines()
         self.assertEqual([line.split()[0] for line in out], ["run", "runs/a", "runs/b", "runs/c"])
@@ -139,12 +140,14 @@ class List(Folder):
         (self.folder / "none").mkdir()
         self.assertIn("no runs here", self.brim("runs", "none", "--where", "lrr>abc").out)
 
+    @plain
     def test_a_name_is_the_path_as_listed_whatever_is_searched(self):
         for operands in ((), ("runs",), ("runs/a", "runs/b"), ("./runs/",), (str(self.folder / "runs"),)):
             for where in ("name=a", "name=runs/a", "name~runs/a"):
                 with self.subTest(operands=operands, where=where):
                     self.assertEqual(self.names(*operands, "--where", where), ["a"])
 
+    @plain
     def test_words_of_other_programs(self):
         for word, text in (("ls", "brim runs [FOLDER...]"), ("list", "brim runs [FOLDER...]"),
                            ("rm", "brim runs delete RUN..."), ("delte", "did you mean 'brim runs delete'?")):
@@ -152,6 +155,7 @@ class List(Folder):
         self.make("ls/a")
         self.assertEqual(self.names("ls"), ["a"], "a folder of this name")
 
+    @plain
     def test_sort_columns_and_limit(self):
         self.assertEqual(self.names("--sort", "test.accuracy"), ["b", "a", "c"])  # c has none
         self.assertEqual(self.names("--sort", "-lr"), ["c", "b", "a"])
@@ -215,6 +219,7 @@ class List(Folder):
         (self.folder / "runs/.hidden").mkdir()
         self.assertEqual(len(self.names("runs")), 3, "links are not followed")
 
+    @plain
     def test_no_runs(self):
         self.assertIn("no run matches; there are 3", self.brim("runs", "--where", "seed=77").out)
         (self.folder / "none").mkdir()
@@ -236,6 +241,7 @@ class List(Folder):
         shutil.rmtree(self.folder / "runs")
         self.assert_error(self.brim("runs", status=LOAD), "name the folder of your runs")
 
+    @plain
     def test_options_that_do_not_apply(self):
         self.assert_error(self.brim("runs", "--remove", status=USAGE), "--remove has no effect on brim runs")
         self.assert_error(self.brim("runs", "delete", "--json", "runs/a", status=USAGE), "--json has no effect")
@@ -244,6 +250,7 @@ class List(Folder):
         self.assert_error(self.brim("runs", "diff", "runs/a", status=USAGE), "needs two runs")
         self.assert_error(self.brim("runs", "delete", status=USAGE), "no run is named")
 
+    @plain
     def test_compare_and_report_take_a_folder_of_runs(self):
         compared = self.brim("compare", "--json", "runs").json["runs"]
         self.assertEqual([run["run"] for run in compared], ["runs/a", "runs/b", "runs/c"])
@@ -295,6 +302,7 @@ class Unreadable(Folder):
         self.assertNotIn("jsonl:7", shown)
         self.assertNotIn("jsonl:8", shown)
 
+    @plain
     def test_runs_without_rights_to_read(self):
         self.make("runs/a")
         closed, secret = self.make("runs/closed"), self.make("runs/secret")
@@ -374,6 +382,7 @@ class Cache(Folder):
                 self.assertEqual(self.names("--where", f"status=s{i}"), [f"r{i + 20}"])
         self.assertEqual(self.brim("runs", "--json").out, self.brim("runs", "--json", "--no-cache").out)
 
+    @plain
     def test_a_cache_that_cannot_be_written_is_no_error(self):
         self.file.unlink()
         shutil.rmtree(self.folder / "cache")
@@ -401,6 +410,7 @@ class Trash(Folder):
         self.assertEqual(self.state("runs/a"), before)
         self.assertIn("the trash is empty", self.brim("runs", "restore").out)
 
+    @plain
     def test_the_newest_of_several_is_restored_and_none_is_overwritten(self):
         for seed in (1, 2):
             self.make("runs/a", seed=seed)
@@ -434,6 +444,7 @@ class Trash(Folder):
         self.assert_error(result, "runs/.trash")
         self.assertTrue((self.folder / "runs/a").exists())
 
+    @plain
     def test_a_running_run_is_not_deleted(self):
         process = self.hold("runs/a", *SMALL)
         self.assertEqual(self.names("--where", "status=running"), ["a"])
@@ -452,6 +463,7 @@ class Trash(Folder):
         self.brim("runs", "delete", "--where", "status=unfinished", "runs", "--yes")
         self.assertFalse((self.folder / "runs/a").exists())
 
+    @plain
     def test_a_run_is_not_moved_away_with_a_folder_around_it(self):
         self.make("runs/a")
         process = self.hold("runs/a/inner", *SMALL)
@@ -493,6 +505,7 @@ class Trash(Folder):
         os.close(terminal)
         return out.decode()
 
+    @plain
     def test_restore_finds_what_list_and_delete_find(self):
         self.make("elsewhere/deep/x y")
         self.make("multirun/s/0", status="failed")
@@ -525,6 +538,7 @@ class Trash(Folder):
         self.assert_error(result, "1 of 2 runs were not restored")
         self.assertTrue((self.folder / "runs/b").exists())
 
+    @plain
     def test_empty_leaves_what_brim_did_not_delete(self):
         self.make("runs/a")
         self.brim("runs", "delete", "runs/a")
@@ -537,6 +551,7 @@ class Trash(Folder):
         self.assertEqual(len(list((self.folder / "runs/.trash").rglob("letter"))), 4)
         self.assertTrue((self.folder / "runs/.trash/kept/b").exists())
 
+    @plain
     def test_empty_asks_or_needs_a_word(self):
         outside = self.folder / "outside"
         outside.mkdir()
@@ -588,6 +603,7 @@ class Trash(Folder):
         self.assertIn("2 checkpoints deleted", self.brim("runs", "prune", "--yes").out)
         self.assertEqual(self.steps("runs/a"), [4, 8])
 
+    @plain
     def test_prune_does_not_follow_a_link_to_checkpoints(self):
         run = self.make("runs/a")
         (run / "checkpoints/step-00000002").mkdir()
@@ -632,6 +648,7 @@ class Notes(Folder):
         self.assertEqual(self.read("victim"), '{"note": "old"}')
         self.assertEqual(self.json("runs/a/notes.json")["note"], "new")
 
+    @plain
     def test_a_running_run_can_be_tagged(self):
         process = self.hold("runs/c", *SMALL)
         self.brim("runs", "tag", "live", "runs/c")

@@ -5,7 +5,7 @@ import os
 import pathlib
 import unittest
 
-from support import FAILED, SANITIZED, USAGE, Case, main
+from support import FAILED, SANITIZED, USAGE, Case, main, plain
 
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 RUN = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=120", "dataset.test_count=20",
@@ -28,7 +28,7 @@ class SelectorFaults(Case):
 
     def setUp(self):
         super().setUp()
-        self.federate("whole")
+        self.once(lambda: self.federate("whole"), "whole")
 
     def test_clients_that_do_not_exist_are_refused_by_name(self):
         for bad, text in (("twice", "selected client 2 twice in round 3"),
@@ -40,6 +40,7 @@ class SelectorFaults(Case):
             with self.subTest(bad):
                 self.check(f"select:{bad}", text)
 
+    @plain
     def test_a_client_that_is_away_is_refused_by_name(self):
         """Client 4 is never available."""
         (self.folder / "trace.csv").write_text("client,start,end\n0,0,9\n1,0,9\n2,0,9\n3,0,9\n5,0,9\n")
@@ -48,6 +49,7 @@ class SelectorFaults(Case):
         self.assert_error(result, "selector 'bad' selected client 4 in round 3, which is not among the candidates",
                           "there is a checkpoint of step 2")
 
+    @plain
     def test_losses_that_were_not_planned_for_are_refused(self):
         self.check("select:losses",
                    "failed in select: losses was called, but the selector's needs lack BRIM_NEED_LOSSES")
@@ -67,11 +69,13 @@ class SelectorFaults(Case):
         self.assertEqual(max(self.steps("run")), 2)
 
     @unittest.skipIf(SANITIZED, "a sanitizer has handlers of its own")
+    @plain
     def test_a_crash_ends_the_run_with_a_checkpoint(self):
         for function in "select", "learn":
             with self.subTest(function):
                 self.check(f"{function}:segv", function, str(BAD / "selector" / "bad.so"), "segmentation fault")
 
+    @plain
     def test_a_loop_ends_the_run_with_a_checkpoint(self):
         self.check("select:loop", "did not return from select", "after 1 s of processor time")
 

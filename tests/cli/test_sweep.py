@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from support import BINARY, DONE, FAILED, INTERRUPTED, NO_FIT, SMALL, USAGE, Case, main
+from support import BINARY, DONE, FAILED, INTERRUPTED, NO_FIT, SMALL, USAGE, Case, main, plain
 
 QUICK = [*SMALL, "training.epochs=1"]
 RARELY = ["training.eval_every_steps=100000000", "training.checkpoint_every_steps=100000000"]
@@ -58,27 +58,32 @@ class Jobs(Sweep):
                          [[str(i), lr, str(i % 3), "finished"] for i, lr in enumerate(["1e-3"] * 3 + ["1e-2"] * 3)])
         self.assertIn("6 finished", result.out)
 
+    @plain
     def test_a_job_equals_the_run_of_its_arguments_alone(self):
         self.sweep(*QUICK, "optimizer.lr=1e-3,1e-2")
         self.train("alone", *QUICK, "optimizer.lr=1e-2")
         self.assert_same_checkpoint("alone", "sweep/1", 2)
 
+    @plain
     def test_the_option_is_accepted_anywhere(self):
         for number, words in enumerate((["-m", *QUICK, "seed=1,2"], [*QUICK, "-m", "seed=1,2"],
                                         [*QUICK, "seed=1,2", "--multirun"])):
             self.brim("train", f"run.dir=s{number}", *words)
             self.assertEqual(self.summary(f"s{number}/1")["status"], "finished")
 
+    @plain
     def test_a_group_goes_over_its_options(self):
         self.sweep(*QUICK, "schedule=glob(*)")
         names = [job["overrides"][-1] for job in self.jobs()]
         self.assertIn("schedule=cosine", names)
         self.assertEqual(names, sorted(names))
 
+    @plain
     def test_one_job_is_a_sweep_too(self):
         self.sweep(*QUICK)
         self.assertEqual(self.states(), ["finished"])
 
+    @plain
     def test_a_sweep_has_a_folder_with_the_date_unless_it_is_named(self):
         self.brim("train", "-m", *QUICK, "seed=1,2")
         folders = list((self.folder / "multirun").iterdir())
@@ -86,6 +91,7 @@ class Jobs(Sweep):
         self.assertRegex(folders[0].name, r"^\d{8}-\d{6}$")
         self.assertEqual(sorted(path.name for path in folders[0].iterdir()), ["0", "1", "sweep.json"])
 
+    @plain
     def test_a_folder_with_odd_characters(self):
         self.brim("train", "-m", *QUICK, "run.dir=\"a, 'b' [c\"", "seed=1,2")
         self.assertEqual(self.summary("a, 'b' [c/1")["status"], "finished")
@@ -96,6 +102,7 @@ class Jobs(Sweep):
         self.assertIn("seed: 6\n", self.read("sweep", "1", "config.yaml"))
         self.assertIn("hidden: [16]", self.read("sweep", "1", "config.yaml"))
 
+    @plain
     def test_global_options_reach_the_jobs(self):
         (self.folder / "mine").mkdir()
         (self.folder / "mine" / "small.yaml").write_text(
@@ -127,15 +134,18 @@ class Failures(Sweep):
         self.assertRegex(rows[4], r"^ *3 +\[1000,1000\] +killed \(SIGKILL\) ")
         self.assertIn("4 finished, 1 failed, 1 killed", result.out)
 
+    @plain
     def test_failures_of_one_kind_give_their_own_status(self):
         self.sweep(*QUICK, "memory.limit_mb=200", "model.hidden=[8],[65536,65536]", status=NO_FIT)
 
+    @plain
     def test_a_wrong_value_is_reported_before_the_first_job_and_the_others_run(self):
         result = self.sweep(*QUICK, "optimizer.lr=1e-3,-1,1e-2", status=USAGE)
         self.assertEqual(self.states(), ["finished", "failed", "finished"])
         self.assertLess(result.err.index("error: job 1 failed"), result.err.index("job 0: "))
         self.assert_error(result, "'optimizer.lr' must be in [0,inf), got -1", "argument 13: optimizer.lr=-1")
 
+    @plain
     def test_if_every_job_is_wrong_nothing_starts(self):
         result = self.sweep(*QUICK, "optimizer.learning_rat=1,2", status=USAGE)
         self.assert_error(result, "unknown key 'optimizer.learning_rat'", "did you mean 'optimizer.lr'?")
@@ -148,16 +158,19 @@ class Failures(Sweep):
         self.assertIn("left: job 2: model.hidden=[16]", result.err)
         self.assertFalse((self.folder / "sweep" / "2").exists())
 
+    @plain
     def test_fail_fast_starts_nothing_with_a_wrong_value(self):
         self.sweep("--fail-fast", *QUICK, "optimizer.lr=1e-3,-1", status=USAGE)
         self.assertEqual(self.states(), ["not started", "failed"])
 
+    @plain
     def test_a_folder_with_a_sweep_is_not_written_over(self):
         self.sweep(*QUICK, "seed=1,2")
         before = self.tree("sweep")
         self.assert_error(self.sweep(*QUICK, "seed=3,4", status=USAGE), "'sweep' holds a sweep already")
         self.assertEqual(self.tree("sweep"), before)
 
+    @plain
     def test_how_a_job_ended_is_known_where_children_are_ignored(self):
         process = self.start("train", "-m", "run.dir=sweep", *QUICK, "memory.limit_mb=200",
                              "model.hidden=[65536,65536],[8]", ignoring=signal.SIGCHLD)
@@ -216,9 +229,11 @@ class Interruptions(Sweep):
             (self.folder / "sweep").rename(self.folder / f"sweep{attempt}")
         self.assert_interrupted(result)
 
+    @plain
     def test_ctrl_c_on_a_terminal_reaches_the_whole_group(self):
         self.assert_counts_once(lambda process: os.killpg(process.pid, signal.SIGINT))
 
+    @plain
     def test_a_signal_to_the_process_and_its_group_counts_once(self):
         """timeout(1) signals both. If that counted as two signals, the job would end without a checkpoint."""
         def send(process):
@@ -247,6 +262,7 @@ class Interruptions(Sweep):
         self.assertIn("left: job 0: seed=0", result.err)
         self.assertIn("3 of 3 jobs are left", result.err)
 
+    @plain
     def test_suspending_the_sweep_suspends_the_job(self):
         process = self.start(*self.WORDS)
         job = self.wait_for_job(0)
@@ -282,6 +298,7 @@ class Interruptions(Sweep):
         self.assertIn("3 of 3 jobs are left", result.err)
         self.assertNotIn("--resume", result.err)
 
+    @plain
     def test_a_job_writes_its_checkpoint_when_the_sweep_is_killed(self):
         process = self.start(*self.WORDS)
         self.wait_for_job(0)
@@ -291,6 +308,7 @@ class Interruptions(Sweep):
         self.assertEqual(self.summary("sweep/0")["status"], "interrupted")
         self.assertEqual(len(self.steps("sweep/0")), 1)
 
+    @plain
     def test_a_job_that_is_stopped_alone_does_not_stop_the_sweep(self):
         process = self.start("train", "-m", "run.dir=sweep", *MIXED,
                              "model.hidden=[1000,1000],[8]")

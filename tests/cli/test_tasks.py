@@ -9,7 +9,7 @@ import struct
 import unittest
 
 from ranks import Ranks
-from support import SANITIZED, TIMED, USAGE, Case, main
+from support import SANITIZED, TIMED, USAGE, Case, main, plain
 from tasks import GOLDEN, PLUGINS, STEPS, words_of
 
 PYTORCH = json.loads((pathlib.Path(__file__).resolve().parents[1] / "golden" / "tasks.json").read_text("utf-8"))
@@ -62,6 +62,7 @@ class PyTorchNumbers(Tasks):
         for name in GOLDEN:
             self.check(name)
 
+    @plain
     def test_a_step_in_pieces_with_other_numbers_of_tokens_in_each(self):
         """The loss is the mean over the step. With class weights it leaves out the same tokens as PyTorch's `mean`."""
         for name in GOLDEN:
@@ -69,6 +70,7 @@ class PyTorchNumbers(Tasks):
 
 
 class SameResults(Tasks):
+    @plain
     def test_of_any_micro_batch_to_1e_9(self):
         for size in (48, 16, 6):
             step = [f"training.batch_size={size}", "training.effective_batch_size=48", "training.epochs=3",
@@ -79,6 +81,7 @@ class SameResults(Tasks):
             self.assert_close("tokens48", f"tokens{size}")
             self.assert_close("values48", f"values{size}")
 
+    @plain
     def test_to_the_bit_of_micro_batches_of_whole_grains(self):
         """By default a grain is one sequence."""
         for size in (48, 16, 6):
@@ -90,6 +93,7 @@ class SameResults(Tasks):
             self.assert_same_checkpoint("tokens48", f"tokens{size}", 9, files=["model.safetensors"])
             self.assert_same_checkpoint("values48", f"values{size}", 9, files=["model.safetensors"])
 
+    @plain
     def test_with_the_product_in_the_loss(self):
         """With a large vocabulary the logits are never stored as a whole. The cases include tied weights and ignored
         tokens."""
@@ -104,6 +108,7 @@ class SameResults(Tasks):
             plan = self.json(f"fused-{tied}", "plan.json")
             self.assertLess(plan["peak_bytes"], self.json(f"plain-{tied}", "plan.json")["peak_bytes"])
 
+    @plain
     def test_with_updates_in_the_backward_pass(self):
         for update in ("step", "fused_backward"):
             self.train_tokens(update, "training.epochs=2", "backend=reference", f"optimizer.update={update}")
@@ -134,6 +139,7 @@ class SameResults(Tasks):
 
 
 @unittest.skipIf(SANITIZED, "MPI's libraries are not clean")
+@plain
 class SameResultsOfRanks(Ranks, Tasks):
     def test_of_several_ranks(self):
         cut = ["backend=reference", "training.epochs=2", "observe.log_every_steps=1", "training.batch_size=12",
@@ -194,11 +200,13 @@ class WhatIsTold(Tasks):
         self.assertIn("MAE", self.brim("compare", "run").out)
         self.assertIn("Mean absolute error", self.curves("run"))
 
+    @plain
     def test_of_classes_of_sequences(self):
         self.train("run", "model=temperature_lstm", "dataset=synthetic", "dataset.shape=[8,3]", "dataset.classes=3",
                    "dataset.noise=0.5", "dataset.train_count=300", "dataset.test_count=60", "training.epochs=20")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.8)
 
+    @plain
     def test_memory_of_the_host_is_predicted(self):
         for name, words in (("tokens", [*PLUGIN, "train", *TOKENS]), ("values", ["train", *VALUES])):
             self.brim(*words, f"run.dir={name}", "training.epochs=2")
@@ -246,10 +254,12 @@ class WhatIsRefused(Tasks):
         self.assert_error(self.train("run", *VALUES, "model=mlp", "dataset.task=tokens", status=USAGE),
                           "mlp: samples must be real numbers, not tokens")
 
+    @plain
     def test_normalisation_of_tokens(self):
         result = self.train_tokens("run", "dataset.mean=[0.5]", status=USAGE)
         self.assert_error(result, "'dataset.mean' is for real numbers")
 
+    @plain
     def test_requested_flips_are_refused(self):
         self.assert_error(self.train_tokens("run", "augment.flip=true", status=USAGE), "'augment.flip' needs images")
 

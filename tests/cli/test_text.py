@@ -10,7 +10,7 @@ import struct
 import time
 import unittest
 
-from support import FAILED, LOAD, SANITIZED, USAGE, Case, main, some_of
+from support import FAILED, LOAD, SANITIZED, USAGE, Case, main, plain, some_of
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
 KINDS = BPE.parent / "tokenizers"
@@ -49,6 +49,7 @@ class Bytes(Text):
         plain = self.brim("generate", "run", "--prompt", "the memory of a ", "--tokens", "4", "--temperature", "0")
         self.assertEqual(plain.out, "the memory of a step\n")
 
+    @plain
     def test_the_seed_decides_the_samples(self):
         self.train("run", *BYTES, "training.steps=5")
         def drawn(*words):
@@ -68,6 +69,7 @@ class Bytes(Text):
         first, second = out.split("---\n")
         self.assertTrue(first.startswith("é\n") and second.startswith("é\n"), out)
 
+    @plain
     def test_a_resumed_run_ends_like_an_uninterrupted_one(self):
         busy = [*BYTES, "training.steps=8", "training.checkpoint_every_steps=4", "model.dropout=0.1"]
         self.train("whole", *busy)
@@ -79,6 +81,7 @@ class Bytes(Text):
         self.brim("train", "--resume", "part")
         self.assert_same_checkpoint("whole", "part", 8)
 
+    @plain
     def test_validation_and_test_may_have_separate_texts(self):
         (self.folder / "val").mkdir()
         for name, words in (("1.txt", TEXT[:700]), ("2.txt", TEXT[:300]), ("3.md", TEXT)):
@@ -142,6 +145,7 @@ class Generate(Text):
                 return
             time.sleep(0.01)
 
+    @plain
     def test_other_models_do_not_continue_texts(self):
         self.train("run", "model=mlp", "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=0",
                    "training.steps=1", "memory.timing=false")
@@ -172,6 +176,7 @@ class Gpt2(Text):
         self.assertIn("tokenizing", self.train("alike", *GPT2, "training.steps=3").err, "of the same size and time")
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
+    @plain
     def test_kept_tokens_are_in_memory_once(self):
         """Two splits are parts of the same 22 MiB of tokens, which count once."""
         (self.folder / "a.txt").write_text(TEXT * 8000, encoding="utf-8")
@@ -182,11 +187,13 @@ class Gpt2(Text):
         predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
         self.assertLess(abs(predicted - taken), max(0.05 * taken, 8 << 20), (predicted, taken))
 
+    @plain
     def test_it_works_without_a_cache(self):
         (self.folder / "file").write_text("")
         result = self.train("run", *GPT2, "training.steps=2", "dataset.cache=file/in/a/file")
         self.assertIn("cannot cache the tokens", result.err)
 
+    @plain
     def test_the_kept_tokens_are_files_of_tokens(self):
         self.train("text", *GPT2, "training.steps=3", "dataset.cache=kept", "dataset.test_fraction=0")
         name = next((self.folder / "kept").glob("tokens-*.bin")).name
@@ -195,6 +202,7 @@ class Gpt2(Text):
                    f"dataset.vocabulary={vocabulary}")
         self.assert_same_checkpoint("text", "tokens", 3, files=["model.safetensors"])
 
+    @plain
     def test_generation_continues_until_the_text_ends(self):
         self.train("run", *GPT2, "training.epochs=30")
         result = self.generate("run", "--prompt", "the memory of", "--tokens", "6", "--temperature", "0")
@@ -229,6 +237,7 @@ class HuggingFace(Text):
                                        "0")
                 self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
 
+    @plain
     def test_a_prompt_begins_with_the_token_that_begins_a_text(self):
         self.train("run", *self.words("llama2", "training.steps=2"))
         result = self.generate("run", "--prompt", "x", "--tokens", "1")
@@ -248,6 +257,7 @@ class HuggingFace(Text):
         sizes = [next((self.folder / name).glob("tokens-*.bin")).stat().st_size for name, _ in cases]
         self.assertGreater(sizes[1], sizes[0] + 200)
 
+    @plain
     def test_files_that_have_the_end_of_text_are_no_clients(self):
         (self.folder / "many").mkdir()
         for i in range(3):
@@ -257,6 +267,7 @@ class HuggingFace(Text):
         result = self.brim("federate", "run.dir=run", *self.words("unigram"), *words, status=LOAD)
         self.assert_error(result, "into 3 files at the end-of-text tokens, but there are 3 of these")
 
+    @plain
     def test_other_tokenizers_are_not_gpt2s(self):
         result = self.train("run", *self.words("llama3"), "dataset.tokens=gpt2", status=USAGE)
         self.assert_error(result, "is not GPT-2's byte-pair encoding", "dataset.tokens=hf")
@@ -297,6 +308,7 @@ class Tokens(Text):
         self.train("raw", *self.WORDS, "training.steps=3", "dataset.train=raw_*")
         self.assert_same_checkpoint("header", "raw", 3, files=["model.safetensors"])
 
+    @plain
     def test_files_may_be_larger_than_the_memory(self):
         """brim maps files, so the system can reclaim their pages."""
         larger = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

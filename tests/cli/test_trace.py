@@ -7,7 +7,7 @@ import os
 import signal
 
 from ranks import Ranks
-from support import DONE, ENDLESS, INTERRUPTED, LOAD, SMALL, SMALL_CNN, USAGE, main
+from support import DONE, ENDLESS, INTERRUPTED, LOAD, SMALL, SMALL_CNN, USAGE, main, plain
 
 RUN = [*SMALL, "backend=cpu", "training.steps=8", "training.epochs=0", "training.eval_every_steps=100",
        "training.checkpoint_every_steps=100"]
@@ -128,6 +128,7 @@ class Steps(Traces):
             for before, after in zip(spans, spans[1:]):
                 self.assertEqual(before[1], after[0], (before, after))
 
+    @plain
     def test_operations_and_phases_of_the_host_add_up_to_a_step(self):
         for run, more in (("mlp", []), ("accumulated", ["training.gradient_accumulation_steps=3",
                                                         "training.clip_norm=1", "training.num_workers=0"]),
@@ -139,6 +140,7 @@ class Steps(Traces):
                 parts = [row for row in table["operations"] if row["phase"] != "evaluation"] + table["host"]
                 self.assertAlmostEqual(sum(row["seconds"] for row in parts), table["step_seconds"], delta=1e-7)
 
+    @plain
     def test_a_trace_has_the_threads_that_decode_samples(self):
         """The threads are some micro-batches ahead, but not forty."""
         self.train("run", *RUN, "training.steps=48", "observe.trace=4:48")
@@ -146,6 +148,7 @@ class Steps(Traces):
         self.assertIn("decode", {e["name"] for e in events if e["ph"] == "X"})
         self.assertIn("loader 0", {e["args"]["name"] for e in events if e["name"] == "thread_name"})
 
+    @plain
     def test_the_counter_reaches_the_planned_peak_exactly(self):
         for run, small in (("mlp", SMALL), ("cnn", SMALL_CNN)):
             self.train(run, *small, "backend=cpu", "training.steps=3", "observe.trace=2")
@@ -179,6 +182,7 @@ class Steps(Traces):
         self.assertRegex(shown, rf"(?m)^{rows[0]['op'].replace('+', '.')} ")
         self.assertEqual(self.brim("trace", "run", "--json").json, table)
 
+    @plain
     def test_a_trace_changes_nothing(self):
         self.train("plain", *RUN)
         self.train("traced", *RUN, "observe.trace=1:9", "observe.nvtx=true", "training.num_workers=2")
@@ -206,6 +210,7 @@ class Steps(Traces):
         for name in ("copy state in", "copy state out"):
             self.assertGreater(sum(e["args"]["bytes"] for e in events if e["name"] == name), 0)
 
+    @plain
     def test_the_end_of_the_run_ends_the_trace(self):
         result = self.train("run", *RUN, "observe.trace=7:20")
         self.assertIn("the run ends after step 8, and so does its trace", result.err)
@@ -242,6 +247,7 @@ class Asked(Traces):
         self.assertFalse((self.folder / "run" / "trace.request").exists())
         os.kill(process.pid, signal.SIGCONT)
 
+    @plain
     def test_a_run_that_ends_before_it_is_traced(self):
         process = self.hold("run", *SMALL, "backend=cpu")
         self.suspend(process.pid)
@@ -284,6 +290,7 @@ class Together(Traces):
             self.assertEqual(arrow["s"]["name"], arrow["f"]["name"])
             self.assertLess(arrow["s"]["ts"], arrow["f"]["ts"])
 
+    @plain
     def test_ranks_have_one_clock(self):
         self.ranks(2, "run", *RUN, "observe.trace=3:6")
         events, about = self.trace_of("run", "trace-3-5.json.gz")
@@ -292,6 +299,7 @@ class Together(Traces):
         self.ranks(2, "plain", *RUN)
         self.assert_same_checkpoint("plain", "run", 8)
 
+    @plain
     def test_all_ranks_heed_a_request(self):
         process = self.start_ranks(2, "train", "run.dir=run", *SMALL, "backend=cpu", *ENDLESS)
         self.until(lambda: self.has_begun("run"), process)
@@ -317,6 +325,7 @@ class Refused(Traces):
             self.assert_error(result, f"observe.trace={text}", what, "observe.trace=100:103 traces steps")
             self.assertFalse((self.folder / "run").exists(), "it is refused before the folder is made")
 
+    @plain
     def test_steps_that_never_come_or_are_over(self):
         result = self.train("run", *RUN, "observe.trace=100:103", "training.steps=4")
         self.assertIn("the run has only 4 steps, so nothing will be traced", result.err)
@@ -330,6 +339,7 @@ class Refused(Traces):
         resumed.send_signal(signal.SIGINT)
         self.assertIn("these steps are over", self.finish(resumed, INTERRUPTED).err)
 
+    @plain
     def test_folders_without_a_running_run(self):
         (self.folder / "empty").mkdir()
         self.assert_error(self.brim("trace", status=USAGE), "brim trace needs the folder of a run: brim trace RUN")
@@ -341,6 +351,7 @@ class Refused(Traces):
         self.assert_error(self.brim("trace", "run", "--top", status=LOAD), "run 'run' has no trace",
                           "brim train observe.trace=100:103")
 
+    @plain
     def test_another_user_is_refused(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be another user")

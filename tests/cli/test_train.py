@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from support import (BINARY, CHECKPOINT_FILES, DONE, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case,
-                     idx_overrides, main, compares_numbers, write_idx_dataset)
+                     idx_overrides, main, plain, write_idx_dataset)
 
 
 def safetensors_header(path):
@@ -32,8 +32,9 @@ class Folder(Case):
     def setUp(self):
         super().setUp()
         self.overrides = [*SMALL, "training.epochs=2", "observe.log_every_steps=1"]
-        self.result = self.train("run", *self.overrides)
+        self.result = self.once(lambda: self.train("run", *self.overrides), "run")
 
+    @plain
     def test_has_every_file(self):
         names = {path.name for path in (self.folder / "run").iterdir()}
         for name in ("config.yaml", "overrides.yaml", "sources.yaml", "metrics.jsonl", "events.jsonl", "summary.json",
@@ -41,20 +42,24 @@ class Folder(Case):
             self.assertIn(name, names)
         self.assertEqual([name for name in names if name.endswith(".tmp")], [])
 
+    @plain
     def test_config_yaml_equals_the_output_of_brim_config(self):
         out = self.brim("config", "run.dir=run", "precision=fp32", *self.overrides).out  # precision=auto chooses fp32
         self.assertEqual(self.read("run", "config.yaml"), out)
 
+    @plain
     def test_overrides_are_kept_as_typed(self):
         text = self.read("run", "overrides.yaml")
         for word in ("run.dir=run", *self.overrides):
             self.assertIn(word, text)
 
+    @plain
     def test_sources_name_the_command_line_and_the_file(self):
         text = self.read("run", "sources.yaml")
         self.assertRegex(text, r"train_count:.*dataset\.train_count=256")
         self.assertRegex(text, r"config\.yaml:\d+")
 
+    @plain
     def test_summary_has_the_promised_figures(self):
         summary = self.summary("run")
         for key in SUMMARY_KEYS:
@@ -66,6 +71,7 @@ class Folder(Case):
         self.assertLessEqual(summary["first_step_seconds"], summary["wall_seconds"])
         self.assertGreaterEqual(summary["rss_peak_bytes"], summary["device_peak_bytes"])
 
+    @plain
     def test_confusion_matrix_agrees_with_the_accuracy(self):
         summary = self.summary("run")
         matrix = summary["test_confusion"]
@@ -75,6 +81,7 @@ class Folder(Case):
         # The label of a sample is its index mod 10.
         self.assertEqual([sum(row) for row in matrix], [7, 7, 7, 7, 6, 6, 6, 6, 6, 6])
 
+    @plain
     def test_placed_memory_is_the_planned_to_the_byte(self):
         summary, plan = self.summary("run"), self.json("run", "plan.json")
         self.assertEqual(summary["planned_peak_bytes"], summary["device_peak_bytes"])
@@ -83,6 +90,7 @@ class Folder(Case):
         for key, value in plan.items():
             self.assertEqual(shown[key], value, key)
 
+    @plain
     def test_metrics_are_objects_with_the_promised_keys(self):
         records = self.records("run")
         for record in records:
@@ -96,9 +104,11 @@ class Folder(Case):
         self.assertEqual([record["step"] for record in records if record["split"] == "test"], [2, 4])
         self.assertEqual(self.summary("run")["train_loss"], train[-1]["loss"])
 
+    @plain
     def test_events_record_the_run(self):
         self.assertEqual(self.events("run"), ["started", "checkpoint", "checkpoint", "finished"])
 
+    @plain
     def test_plugins_are_recorded(self):
         plugins = self.json("run", "plugins.json")
         self.assertEqual({group: plugins[group]["id"] for group in ("model", "dataset", "optimizer")},
@@ -127,6 +137,7 @@ class Folder(Case):
         self.assertEqual(short, long)
         self.assertNotEqual(short, none)
 
+    @plain
     def test_the_run_and_its_results_go_to_standard_output_and_progress_to_standard_error(self):
         for text in (self.result.out, self.result.err):
             self.assertNotIn("\x1b", text)
@@ -138,6 +149,7 @@ class Folder(Case):
         self.assertRegex(self.result.err, r"(?m)^epoch .*step 4/4  loss")
         self.assertNotIn("step 4/4", self.result.out)
 
+    @plain
     def test_a_result_that_cannot_be_written_is_warned_of_once(self):
         with open("/dev/full", "wb") as full:
             process = self.start("train", "run.dir=full", *self.overrides, out=full)
@@ -174,6 +186,7 @@ class Folder(Case):
         self.train("elsewhere", *self.overrides)
         self.assert_same_checkpoint("run", "elsewhere", 4)
 
+    @plain
     def test_an_existing_run_is_not_written_over(self):
         before = self.tree("run")
         result = self.train("run", *self.overrides, status=USAGE)
@@ -209,6 +222,7 @@ class Cnn(Case):
                    "optimizer.lr=5e-3", "dataset.noise=0.5")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.8)
 
+    @plain
     def test_has_pytorchs_parameters(self):
         self.train("run", "model=cnn", "dataset=synthetic", "dataset.test_count=0", "training.batch_size=16",
                    "training.steps=1")
@@ -218,14 +232,14 @@ class Cnn(Case):
         self.assertEqual(header["fc1.weight"]["shape"], [128, 9216])
 
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
-    @compares_numbers
+    @plain
     def test_learns_fashion_mnist_from_a_few_samples(self):
-        self.train("run", "model=cnn", "dataset=fashion_mnist", "training.num_train_samples=2560", "training.epochs=2",
-                   "training.batch_size=64")
+        self.train("run", "model=cnn", "model.width=8", "dataset=fashion_mnist", "training.num_train_samples=2560",
+                   "training.epochs=2", "training.batch_size=64", "training.eval_every_steps=80")
         summary = self.summary("run")
         self.assertEqual(summary["steps"], 80)
         self.assertEqual(sum(map(sum, summary["test_confusion"])), 10000)
-        self.assertGreater(summary["test_accuracy"], 0.70)
+        self.assertGreater(summary["test_accuracy"], 0.6)
 
 
 class Arithmetic(Case):
@@ -241,6 +255,7 @@ class Arithmetic(Case):
         self.assertEqual(steps, 8)
         self.assertEqual([r["step"] for r in records if r["split"] == "test"], [4, 8])
 
+    @plain
     def test_every_sample_counts_once_in_an_epoch(self):
         # With lr 0 the model does not change, so the mean over an epoch is the same for every split of the data.
         means = []
@@ -254,20 +269,24 @@ class Arithmetic(Case):
             self.assertAlmostEqual(loss, means[0][0], places=5)
             self.assertEqual(accuracy, means[0][1])
 
+    @plain
     def test_accumulation_makes_fewer_steps(self):
         steps, _ = self.steps_and_records("dataset.train_count=100", "training.batch_size=8",
                                           "training.gradient_accumulation_steps=4", "training.epochs=1")
         self.assertEqual(steps, 4)
 
+    @plain
     def test_steps_win_over_epochs(self):
         steps, _ = self.steps_and_records("training.epochs=1", "training.batch_size=64", "training.steps=7")
         self.assertEqual(steps, 7)
 
+    @plain
     def test_num_train_samples(self):
         steps, _ = self.steps_and_records("training.num_train_samples=50", "training.batch_size=25",
                                           "training.epochs=3")
         self.assertEqual(steps, 6)
 
+    @plain
     def test_a_batch_larger_than_the_data_is_one_step(self):
         result = self.train("run", *SMALL, "dataset.train_count=10", "training.batch_size=64", "training.epochs=3")
         self.assertEqual(self.summary("run")["steps"], 3)
@@ -276,12 +295,14 @@ class Arithmetic(Case):
                             "training.gradient_accumulation_steps=16")
         self.assertIn("effective batch 10 = 4 x 2 + 2 (requested: 64; the data have 10 training samples)", result.out)
 
+    @plain
     def test_host_memory_follows_the_samples_not_the_batch_size(self):
         self.train("fit", *SMALL, "training.batch_size=256", "training.steps=1")
         self.train("huge", *SMALL, "training.batch_size=1048576", "training.steps=1")
         self.assertEqual(self.summary("huge")["loader_bytes"], self.summary("fit")["loader_bytes"])
         self.assertEqual(self.summary("huge")["planned_peak_bytes"], self.summary("fit")["planned_peak_bytes"])
 
+    @plain
     def test_zero_epochs_only_evaluate(self):
         result = self.train("run", *SMALL, "training.epochs=0")
         self.assertEqual(self.summary("run")["steps"], 0)
@@ -295,11 +316,13 @@ class Arithmetic(Case):
         loss = [self.brim("eval", name, "--json").json["loss"] for name in ("trained", "run")]
         self.assertEqual(loss[0], loss[1])
 
+    @plain
     def test_a_rate_is_reported_after_the_first_step(self):
         self.assertRegex(self.train("one", *SMALL, "training.steps=1").out, r"done in 0:\d\d: first step after")
         self.assertRegex(self.train("two", *SMALL, "training.steps=2").out,
                          r"done in 0:\d\d: [1-9]\d* samples/s, first step after")
 
+    @plain
     def test_evaluation_does_not_depend_on_its_batch(self):
         losses = []
         for i, batch in enumerate((1, 7, 64, 1000)):
@@ -321,6 +344,7 @@ class Arithmetic(Case):
         self.assertEqual((links / "last").readlink().name, "step-00000009")
         self.assertEqual(self.steps("run"), sorted({best, 9}))
 
+    @plain
     def test_without_validation_data_there_is_no_best(self):
         self.train("run", *SMALL, "training.epochs=2")
         names = {path.name for path in (self.folder / "run" / "checkpoints").iterdir()}
@@ -333,11 +357,13 @@ class Arithmetic(Case):
 
 
 class Again(Case):
+    @plain
     def test_from_runs_the_same_again(self):
         self.train("first", *SMALL, "training.steps=6")
         self.brim("train", "--from", "first", "run.dir=second")
         self.assert_same_checkpoint("first", "second", 6)
 
+    @plain
     def test_from_uses_a_new_folder(self):
         self.train("first", *SMALL, "training.steps=2")
         before = self.tree("first")
@@ -353,6 +379,7 @@ class Again(Case):
         self.assertIn("hidden: [16]", self.read("second", "config.yaml"))
         self.assertRegex(self.read("second", "config.yaml"), r"(?m)^seed: 2$")
 
+    @plain
     def test_another_seed_gives_another_model(self):
         for seed in (1, 2):
             self.train(f"run{seed}", *SMALL, "training.steps=2", f"seed={seed}")
@@ -366,14 +393,17 @@ class Again(Case):
         self.assertIn("'run' is finished", result.out)
         self.assertEqual(self.tree("run"), before)
 
+    @plain
     def test_resume_takes_no_overrides(self):
         self.train("run", *SMALL, "training.steps=2")
         result = self.brim("train", "--resume", "run", "seed=2", status=USAGE)
         self.assert_error(result, "--resume", "'seed=2'", "brim train --from run seed=2")
 
+    @plain
     def test_resume_and_from_exclude_each_other(self):
         self.brim("train", "--resume", "a", "--from", "b", status=USAGE)
 
+    @plain
     def test_a_run_without_a_name_gets_a_folder_of_its_own(self):
         names = set()
         for _ in range(2):

@@ -5,7 +5,7 @@ import struct
 import subprocess
 
 import tensors
-from support import DONE, LOAD, SMALL, USAGE, Case, main
+from support import DONE, LOAD, SMALL, USAGE, Case, main, plain
 
 DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=128", "dataset.test_count=64",
         "training.batch_size=64", "backend.threads=1", "memory.timing=false"]
@@ -16,7 +16,7 @@ STILL = ["optimizer=sgd", "optimizer.lr=0", "training.steps=1"]  # a step that c
 class Weights(Case):
     def setUp(self):
         super().setUp()
-        self.train("first", *VIT, "training.epochs=2")
+        self.once(lambda: self.train("first", *VIT, "training.epochs=2"), "first")
 
     def parameters(self, run):
         return tensors.read(self.folder / run / "checkpoints/last/model.safetensors")[0]
@@ -35,6 +35,7 @@ class Weights(Case):
 
 
 class In(Weights):
+    @plain
     def test_a_run_or_a_checkpoint_or_its_file(self):
         for path in ("first", "first/checkpoints/last", "first/checkpoints/last/model.safetensors"):
             with self.subTest(path):
@@ -63,6 +64,7 @@ class In(Weights):
         result = self.train("lacking", *VIT, "model.weights=shards", status=LOAD)
         self.assert_error(result, "model-00002-of-00002.safetensors' is missing: file 2 of 2")
 
+    @plain
     def test_averages_of_the_weights_begin_with_them_too(self):
         self.assert_begins_with_first("model.weights=first", "training.ema_decay=0.5")
 
@@ -79,6 +81,7 @@ class In(Weights):
                           "2 with another shape or type", "head.weight: [10, 24]; the model needs [7, 24]")
         self.assertFalse((self.folder / "bad").exists())
 
+    @plain
     def test_a_new_head_for_other_classes(self):
         words = [*VIT, "model.weights=first", "dataset.classes=7"]
         result = self.train("bad", *words, status=LOAD)
@@ -106,6 +109,7 @@ class In(Weights):
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
         self.brim("plan", *VIT, "model.weights=first", status=LOAD)
 
+    @plain
     def test_plan_compares_names_and_shapes(self):
         self.assertRegex(self.brim("plan", *VIT, "model.weights=first").out,
                          r"weights: 44 tensors, .*, from 'first'; names and shapes match the model")
@@ -113,12 +117,14 @@ class In(Weights):
         self.assertEqual(plan["weights"]["tensors"], 44)
         self.brim("plan", *VIT, "model.weights=first", "model.width=48", status=LOAD)
 
+    @plain
     def test_wrong_words(self):
         for words, part in ((["model.weights_map=timm"], "no map of weights 'timm'"),
                             (["model.weights_except=haed.*"], "'haed.*' matches no parameter")):
             self.assert_error(self.brim("plan", *VIT, "model.weights=first", *words, status=USAGE), part)
         self.assert_error(self.brim("plan", *VIT, "model.weights=nowhere", status=LOAD), "cannot open 'nowhere'")
 
+    @plain
     def test_name_maps_are_not_a_group(self):
         self.assertNotIn("timm_vit", self.brim("config", "--groups").out)
         self.brim("config", "weights=timm_vit", status=USAGE)
@@ -140,6 +146,7 @@ class Map(Weights):
         result = self.brim("plan", *VIT, "model.weights=first", "model.weights_map=own.yaml", status=USAGE)
         self.assert_error(result, "unknown key 'too' in a map of weights", "own.yaml:4:", "did you mean 'to'?")
 
+    @plain
     def test_paths_are_those_of_the_folder_that_the_run_was_begun_in(self):
         (self.folder / "own.yaml").write_text(self.TEXT)
         self.export("--format", "own.yaml", "-o", "own.safetensors")
@@ -171,6 +178,7 @@ class Resumed(Weights):
         self.brim("train", "--resume", "run")
         self.assert_same_checkpoint("whole", "run", 4)
 
+    @plain
     def test_restarts_with_the_weights_without_a_checkpoint(self):
         self.stop_after(0)
         self.brim("train", "--resume", "run")
@@ -183,6 +191,7 @@ class Resumed(Weights):
         result = self.brim("train", "--resume", "run", status=LOAD)
         self.assert_error(result, "are not those that the run began with", "weights.json' has the hashes of these")
 
+    @plain
     def test_from_a_run_with_weights(self):
         self.brim("train", "--from", "whole", "run.dir=copy")
         self.assert_same_checkpoint("whole", "copy", 4)
@@ -211,6 +220,7 @@ class Out(Weights):
         self.assertIn("weights: 44 tensors", result.err)
         self.assertAlmostEqual(self.summary("half")["test_loss"], self.summary("first")["test_loss"], places=2)
 
+    @plain
     def test_the_checkpoint_is_the_best_or_the_one_that_is_named(self):
         self.train("two", *VIT, "training.steps=4", "training.checkpoint_every_steps=2")
         for which in ("last", "step-00000002"):
@@ -219,6 +229,7 @@ class Out(Weights):
             expected, _ = tensors.read(self.folder / "two/checkpoints" / which / "model.safetensors")
             self.assertEqual(found, expected)
 
+    @plain
     def test_an_existing_file_is_not_replaced_by_default(self):
         self.export()
         before = (self.folder / "model.safetensors").read_bytes()
@@ -229,6 +240,7 @@ class Out(Weights):
         self.assertLess(len((self.folder / "model.safetensors").read_bytes()), len(before))
         self.assertEqual([path.name for path in self.folder.glob(".*.tmp")], [])
 
+    @plain
     def test_wrong_words(self):
         for words, part in ((["--format", "hf"], "do not match any network that has the format 'hf'"),
                             (["--format", "tim"], "available: brim hf timm torchvision"),
@@ -242,12 +254,14 @@ class Out(Weights):
         self.assert_error(self.brim("export", "nowhere", status=LOAD), "nowhere")
         self.assert_error(self.export("-o", "no/such/a.safetensors", status=USAGE), "no/such")
 
+    @plain
     def test_a_model_without_a_layout_is_exported_as_it_is(self):
         self.train("mlp", *SMALL, "training.epochs=1")
         self.brim("export", "mlp")
         result = self.brim("export", "mlp", "--format", "timm", "-o", "x.safetensors", status=USAGE)
         self.assert_error(result, "for this model: brim")
 
+    @plain
     def test_pytorch_loads_it(self):
         program = """
 import json, struct, sys

@@ -4,7 +4,7 @@ generated here, with the real names and shapes."""
 import random
 
 import tensors
-from support import LOAD, Case, main
+from support import LOAD, Case, main, plain
 
 SMALL = ["training.epochs=1", "training.batch_size=16", "backend.threads=1", "memory.timing=false"]
 IMAGES = ["dataset=synthetic", "dataset.shape=[3,32,32]", "dataset.train_count=32", "dataset.test_count=16", *SMALL]
@@ -118,6 +118,7 @@ class Layouts(Case):
             self.assertEqual(config["layer_norm_epsilon"], 1e-5)
         self.assertEqual(self.summary("run0")["test_loss"], self.summary("run1")["test_loss"])
 
+    @plain
     def test_an_untied_last_layer_is_refused(self):
         (self.folder / "text.txt").write_text("To be, or not to be, that is the question. " * 40)
         found = make_gpt2()

@@ -9,7 +9,7 @@ import unittest
 
 import tensors
 from ranks import Ranks
-from support import FAILED, FAULT_SHIM, LOAD, SANITIZED, USAGE, Case, killed, main, write_idx_dataset
+from support import FAILED, FAULT_SHIM, LOAD, SANITIZED, USAGE, Case, killed, main, plain, write_idx_dataset
 
 VIT = {"patch": 4, "depth": 2, "width": 12, "heads": 3}
 MODEL = ["model=vit", *(f"model.{key}={value}" for key, value in VIT.items())]
@@ -32,6 +32,7 @@ def without_threads(words):
 
 
 class Choosing(Case):
+    @plain
     def test_a_wrapper_without_a_backbone_is_refused_with_the_fix(self):
         (self.folder / "configs" / "model").mkdir(parents=True)
         (self.folder / "configs" / "model" / "bare.yaml").write_text("id: lora\n")
@@ -39,20 +40,24 @@ class Choosing(Case):
                                     status=USAGE),
                           "model=lora wraps another model", "write backbone=OPTION", "available: ", "vit")
 
+    @plain
     def test_unless_another_is_chosen_it_is_clip(self):
         for model in ("lora", "linear_probe"):
             self.assertIn("backbone:\n  id: clip_vit\n", self.brim("config", f"model={model}", "dataset=synthetic").out)
 
+    @plain
     def test_a_backbone_with_random_weights_is_warned_of(self):
         self.assertIn("the frozen backbone has random weights: set model.weights",
                       self.brim("train", *LORA, "training.steps=1", "run.dir=random").err)
         self.assertNotIn("random weights", self.brim("train", *MODEL, *DATA, "training.steps=1", "run.dir=plain").err)
 
+    @plain
     def test_a_backbone_without_a_wrapper_is_refused_with_the_fix(self):
         result = self.brim("plan", *MODEL, *DATA, "backbone=mlp", status=USAGE)
         self.assert_error(result, "backbone=mlp has no effect: model=vit", "model=linear_probe or model=lora",
                           "model=mlp, and no backbone")
 
+    @plain
     def test_wrappers_cannot_be_backbones(self):
         self.assert_error(self.brim("config", "model=lora", "backbone=linear_probe", "dataset=synthetic", status=USAGE),
                           "backbone=linear_probe: this model itself wraps another one")
@@ -63,6 +68,7 @@ class Choosing(Case):
                           "blocks.*.attn.qkv", "blocks.*.mlp.fc2")
         self.assertNotIn("head", result.err)
 
+    @plain
     def test_a_resolved_configuration_loads_again(self):
         self.train("run", *LORA, "training.steps=1", "model.lora_r=4", "model.lora_targets=[attn.qkv,'mlp.fc1']")
         self.assertIn("lora_r: 4", self.read("run", "config.yaml"))
@@ -74,6 +80,7 @@ class Plans(Case):
     def plan(self, *words):
         return self.brim("plan", *words, "--json", "--no-timing").json
 
+    @plain
     def test_only_trained_parameters_have_gradients_and_states(self):
         plan = self.plan(*LORA, "model.lora_r=2")
         plan = plan.get("plan", plan)
@@ -85,11 +92,13 @@ class Plans(Case):
         self.assertLess(plan["classes"]["optimizer"], whole["classes"]["optimizer"] / 4)
         self.assertIn("of which 226 trained", self.brim("plan", *LORA, "model.lora_r=2", "--no-timing").out)
 
+    @plain
     def test_bf16_makes_frozen_bytes_about_half(self):
         wide, small = (self.plan(*LORA, f"backbone.store={store}") for store in ("fp32", "bf16"))
         wide, small = wide.get("plan", wide), small.get("plan", small)
         self.assertLess(small["frozen_bytes"], 0.7 * wide["frozen_bytes"])
 
+    @plain
     def test_a_probes_plan_counts_computing_features(self):
         self.assertIn("features: computed once", self.brim("plan", *PROBE, "--no-timing").out)
         self.assertFalse((self.folder / "cache/brim/features").exists(), "a plan computes nothing")
@@ -114,6 +123,7 @@ class Checkpoints(Case):
     def names(self, *path):
         return set(tensors.read(self.folder.joinpath(*path))[0])
 
+    @plain
     def test_hold_only_trained_parameters(self):
         self.train("run", *LORA, "training.steps=4")
         names = self.names("run", "checkpoints", "last", "model.safetensors")
@@ -142,6 +152,7 @@ class Checkpoints(Case):
             self.assertEqual(self.brim("eval", f"{name}-again", "--json").json["loss"],
                              self.summary(f"{name}-again")["test_loss"])
 
+    @plain
     def test_updates_in_the_backward_pass_and_states_in_host_memory_give_the_same_numbers(self):
         self.train("plain", *LORA, "training.steps=6")
         self.train("fused", *LORA, "training.steps=6", "optimizer.update=fused_backward")
@@ -149,6 +160,7 @@ class Checkpoints(Case):
         for run in ("fused", "host"):
             self.assert_same_checkpoint("plain", run, 6)
 
+    @plain
     def test_dropout_does_not_depend_on_micro_batches(self):
         words = [*without_threads(LORA), "backend=reference", "model.lora_dropout=0.5", "training.steps=4",
                  "observe.log_every_steps=1"]
@@ -160,6 +172,7 @@ class Checkpoints(Case):
             self.assertAlmostEqual(a, b, delta=1e-9)
         self.assertNotEqual(one, none)
 
+    @plain
     def test_other_weights_are_refused(self):
         self.train("a", *MODEL, *DATA, "training.steps=2")
         self.train("b", *MODEL, *DATA, "training.steps=3")
@@ -175,6 +188,9 @@ class Moved(Case):
 
     def setUp(self):
         super().setUp()
+        self.once(self.make, "b.safetensors", "c.safetensors", "before.safetensors", "run")
+
+    def make(self):
         self.train("a", *MODEL, *DATA, "training.steps=2")
         self.train("b", *MODEL, *DATA, "training.steps=3")
         for run in "ab":
@@ -184,6 +200,7 @@ class Moved(Case):
         self.brim("export", "run", "--merge", "-o", "before.safetensors")
         (self.folder / "a.safetensors").rename(self.folder / "c.safetensors")
 
+    @plain
     def test_merging_reports_where_they_are(self):
         for command in (["export", "run", "--merge", "-o", "after.safetensors"], ["eval", "run"]):
             self.assert_error(self.brim(*command, status=LOAD), "a.safetensors", "the backbone's frozen weights",
@@ -196,6 +213,7 @@ class Moved(Case):
         self.assertEqual((self.folder / "after.safetensors").read_bytes(),
                          (self.folder / "before.safetensors").read_bytes())
 
+    @plain
     def test_a_run_resumes_with_them(self):
         shutil.copytree(self.folder / "run", self.folder / "cut", symlinks=True)
         (self.folder / "cut" / "summary.json").unlink()
@@ -250,6 +268,7 @@ class Features(Case):
         self.assertEqual(len(self.kept()), 1)
         self.assertEqual([path.name for path in (self.folder / "cache/brim/features").iterdir()], [self.kept()[0].name])
 
+    @plain
     def test_training_on_them_is_training_the_head_of_the_whole(self):
         self.train("run", *PROBE, "training.steps=8")
         self.assertEqual(self.brim("eval", "run", "--json").json["loss"], self.summary("run")["test_loss"])
@@ -275,6 +294,7 @@ class Features(Case):
         self.train("alike", *words)
         self.assertEqual(len(self.kept()), count + 2, "one of the same size and time")
 
+    @plain
     def test_belong_to_files_out_of_the_datasets_folder(self):
         for name in "train", "test":
             rows = "".join(f"{i % 3},{i % 5},{'ab'[i % 2]}\n" for i in range(60))
@@ -293,6 +313,7 @@ class Features(Case):
         self.train("same", *words)
         self.assertEqual(len(self.kept()), count)
 
+    @plain
     def test_a_plan_does_without_them(self):
         """The features do not exist yet, so brim cannot time loading them."""
         words = [w for w in PROBE if w != "memory.timing=false"]
@@ -300,6 +321,7 @@ class Features(Case):
         self.assertIn("features: computed once, before training", plan.out)
         self.assertEqual(self.kept(), [])
 
+    @plain
     def test_the_record_of_weights_has_those_of_the_backbone(self):
         self.train("before", *MODEL, *DATA, "training.steps=1")
         self.brim("export", "before", "--format", "timm", "-o", "vit.safetensors")
@@ -320,10 +342,12 @@ class Features(Case):
         self.assertIn("computing them again", result.err)
         self.assertEqual(path.read_bytes(), whole)
 
+    @plain
     def test_are_of_samples_as_they_are(self):
         result = self.train("run", *PROBE, "augment.flip=true", "training.steps=1")
         self.assertIn("augment has no effect with model=linear_probe", result.err)
 
+    @plain
     def test_are_of_single_samples(self):
         result = self.train("run", *PROBE, "augment.mixup=0.2", status=USAGE)
         self.assertIn("augment.mixup=0.2 cannot be used with model=linear_probe", result.err)
@@ -360,6 +384,7 @@ class Exports(Case):
         self.assertEqual(found["base_model.model.head.weight"][1], [10, 12])
 
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
+    @plain
     def test_an_adapter_is_written_completely_or_not_at_all(self):
         self.train("run", *LORA, "training.steps=2")
         peft = ["export", "run", "--format", "peft", "--force", "-o"]
@@ -392,6 +417,7 @@ class Exports(Case):
                           "--merge writes the whole model")
 
 
+@plain
 class SeveralRanks(Ranks):
     def test_two_ranks_train_as_one_does(self):
         for name, words in (("lora", LORA), ("probe", PROBE)):

@@ -4,7 +4,7 @@ import shutil
 import unittest
 
 import tensors
-from support import SANITIZED, USAGE, Case, main
+from support import SANITIZED, USAGE, Case, main, plain
 from test_text import token_file
 from test_weights_layouts import make_gpt2
 
@@ -47,6 +47,7 @@ class Training(Language):
         self.assertTrue(self.generated("run").startswith("the memory"))
         self.assertNotEqual(self.generated("run"), self.generated("before"))
 
+    @plain
     def test_a_plan_has_states_of_adapters_only(self):
         for store in ("fp32", "bf16"):
             words = [*LORA, *DATA, f"backbone.store={store}"]
@@ -60,6 +61,7 @@ class Training(Language):
             self.assertEqual(summary["device_peak_bytes"], plan["peak_bytes"])
         self.assertNotEqual(self.summary("fp32")["test_loss"], self.summary("bf16")["test_loss"])
 
+    @plain
     def test_a_resumed_run_leaves_the_same_bytes(self):
         words = [*LORA, *DATA, "training.steps=12", "training.checkpoint_every_steps=4", "training.keep_checkpoints=9"]
         for name, more in (("wide", []), ("small", ["backbone.store=bf16"])):
@@ -84,6 +86,7 @@ class Training(Language):
                          ["7", "14"])
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
+    @plain
     def test_the_host_has_room_for_the_embedding_while_it_is_placed(self):
         (self.folder / "data").mkdir()
         (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 50000 for i in range(600)]))
@@ -153,6 +156,7 @@ class Exports(Language):
         for name, value in own.items():
             self.assertEqual(found[f"base_model.model.{name}"], value)
 
+    @plain
     def test_changes_in_peft_are_those_of_the_merged_weights(self):
         """PEFT adds (B A) times alpha / r, transposed because of fan_in_fan_out, to the weights."""
         self.brim("export", "run", "--format", "peft", "-o", "adapter")

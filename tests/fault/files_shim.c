@@ -143,6 +143,15 @@ SHIM ssize_t write(int fd, const void *data, size_t bytes)
   return syscall(SYS_write, fd, data, room);
 }
 
+SHIM ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
+{
+  if (is_watched_fd(fd) && count_change()) {
+    syscall(SYS_pwrite64, fd, data, bytes / 2, offset);
+    die();
+  }
+  return syscall(SYS_pwrite64, fd, data, bytes, offset);
+}
+
 SHIM int fsync(int fd)
 {
   change(is_watched_fd(fd));

@@ -306,21 +306,21 @@ static const config_case config_cases[] = {
      {"memory.headroom_mb=some"},
      "error: 'memory.headroom_mb' must be auto or a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got "
      "some\n"
-     "  command line, argument 1: memory.headroom_mb=some   (device memory that plans leave free for later growth of "
-     "driver and libraries; auto: the measured growth, at least 256 on a GPU, 0 on the host; default auto)"},
+     "  command line, argument 1: memory.headroom_mb=some   (device memory that plans leave free for the driver and "
+     "libraries; auto: the growth measured in earlier runs; default auto)"},
     {"a label with a wrong value",
      NULL,
      {"protocol={a: 1}"},
      "error: 'protocol' must be a string, got a map\n"
      "  command line, argument 1: protocol={a: 1}   (name of the messaging protocol, for reports only; the keys of "
-     "network describe the network; default "
+     "the group network describe the network; default "
      "'')"},
     {"an invalid number of repeats",
      NULL,
      {"repeats=0"},
      "error: 'repeats' must be in [1,10000], got 0\n"
-     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1 ..., each in its own "
-     "process as in a sweep; default 1)"},
+     "  command line, argument 1: repeats=0   (number of runs, with the seeds seed, seed+1, ...; each run has "
+     "its own process; default 1)"},
     {"comm is one name",
      NULL,
      {"comm=[mpi,nccl]"},

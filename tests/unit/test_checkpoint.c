@@ -269,20 +269,62 @@ static void a_state_of_another_version_is_refused(void **unused)
   brim_train_state s;
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   const char *name = scratch("version/checkpoints/step-00000050/state.json");
-  char *text = scratch_read(name, NULL), *version = strstr(text, "\"version\": 2");
+  char *text = scratch_read(name, NULL), *version = strstr(text, "\"version\": 3");
   assert_non_null(version);
   version[strlen("\"version\": ")] = '1';
   scratch_write(name, text, strlen(text));
   assert_int_equal(brim_checkpoint_read_state(scratch("version/checkpoints/step-00000050"), &s), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "has version 1, but this brim reads version 2"));
+  assert_non_null(strstr(brim_error_text(), "has version 1, but this brim reads versions 2 and 3"));
   free(text);
+}
+
+/* Writes a state.json whose text was changed, with a matching checksum. */
+static void write_state(const char *name, char *text)
+{
+  static const char end[] = ",\n  \"checksum\": ";
+  char whole[8192], *sum = strstr(text, end);
+  assert_non_null(sum);
+  memcpy(sum, "\n}", sizeof "\n}");
+  snprintf(whole, sizeof whole, "%.*s%s\"%016" PRIx64 "\"\n}\n", (int)(sum - text), text, end,
+           brim_hash(BRIM_HASH_START, text, strlen(text)));
+  scratch_write(name, whole, strlen(whole));
+}
+
+/* Checkpoints of version 2 have FNV-1a hashes of their files. */
+static void a_checkpoint_of_version_2_is_read_and_checked(void **unused)
+{
+  (void)unused;
+  static const char *const parts[] = {"model.safetensors", "optimizer.safetensors"};
+  const char *run = new_run("fnv1a");
+  char *bytes[LEN(parts)], hash[17], path[BRIM_PATH_MAX];
+  size_t size[LEN(parts)];
+  bool found;
+  assert_int_equal(save(run, 50, 2, false), BRIM_OK);
+  char *text = scratch_read(scratch("fnv1a/checkpoints/step-00000050/state.json"), NULL);
+  strstr(text, "\"version\": 3")[strlen("\"version\": ")] = '2';
+  for (size_t i = 0; i < LEN(parts); i++) {
+    bytes[i] = scratch_read(scratch("fnv1a/checkpoints/step-00000050/%s", parts[i]), &size[i]);
+    snprintf(hash, sizeof hash, "%016" PRIx64, brim_hash(BRIM_HASH_START, bytes[i], size[i]));
+    memcpy(strstr(strstr(text, parts[i]), "\"hash\": \"") + strlen("\"hash\": \""), hash, 16);
+  }
+  write_state(scratch("fnv1a/checkpoints/step-00000050/state.json"), text);
+  free(text);
+  assert_int_equal(found_step(run), 50);
+  for (size_t i = 0; i < LEN(parts); i++) {
+    bytes[i][size[i] - 1] ^= 1;
+    scratch_write(scratch("fnv1a/checkpoints/step-00000050/%s", parts[i]), bytes[i], size[i]);
+    assert_int_equal(brim_checkpoint_find(run, path, sizeof path, &found), BRIM_ELOAD);
+    bytes[i][size[i] - 1] ^= 1;
+    scratch_write(scratch("fnv1a/checkpoints/step-00000050/%s", parts[i]), bytes[i], size[i]);
+    free(bytes[i]);
+  }
 }
 
 /* Older versions had no loss scaling. Their file lacks these keys, and has a matching checksum. */
 static void a_state_without_a_loss_scale_reads_as_none(void **unused)
 {
   (void)unused;
-  static const char key[] = "\"loss_scale\": ", last[] = "\"files\": ", end[] = ",\n  \"checksum\": ";
+  static const char key[] = "\"loss_scale\": ", last[] = "\"files\": ";
   const char *run = new_run("older");
   brim_train_state s = state_of(50), back;
   s.loss_scale = 1024;
@@ -295,13 +337,7 @@ static void a_state_without_a_loss_scale_reads_as_none(void **unused)
   char *text = scratch_read(name, NULL), *from = strstr(text, key), *to = strstr(text, last);
   assert_true(from && to);
   memmove(from, to, strlen(to) + 1);
-  char *sum = strstr(text, end);
-  assert_non_null(sum);
-  memcpy(sum, "\n}", sizeof "\n}");
-  char whole[8192];
-  snprintf(whole, sizeof whole, "%.*s%s\"%016" PRIx64 "\"\n}\n", (int)(sum - text), text, end,
-           brim_hash(BRIM_HASH_START, text, strlen(text)));
-  scratch_write(name, whole, strlen(whole));
+  write_state(name, text);
   free(text);
   assert_int_equal(brim_checkpoint_read_state(folder, &back), BRIM_OK);
   s.loss_scale = 0;
@@ -464,6 +500,7 @@ int main(void)
       cmocka_unit_test(a_damaged_newer_one_does_not_count_among_those_kept),
       cmocka_unit_test(values_of_a_device_are_written_and_read_by_pieces),
       cmocka_unit_test(a_state_of_another_version_is_refused),
+      cmocka_unit_test(a_checkpoint_of_version_2_is_read_and_checked),
       cmocka_unit_test(a_state_without_a_loss_scale_reads_as_none),
       cmocka_unit_test(all_that_does_not_fit_is_listed_and_nothing_is_written),
       cmocka_unit_test(a_long_list_of_differences_is_counted_at_its_end),

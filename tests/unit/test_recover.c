@@ -72,6 +72,13 @@ WRAP(brim_status, brim_exec_read_part,
      (brim_exec * exec, const brim_program *program, const brim_tensor *tensor, uint64_t first, uint64_t bytes,
       void *host),
      (exec, program, tensor, first, bytes, host), COPY)
+/* Values are copied, as from the memory of a GPU. */
+void *__wrap_brim_exec_host_values(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
+void *__wrap_brim_exec_host_values(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
+{
+  (void)exec, (void)program, (void)tensor;
+  return NULL;
+}
 WRAP(brim_status, brim_checkpoint_write,
      (const char *dir, const brim_train_state *state, const brim_checkpoint_tensors *tensors, int64_t keep),
      (dir, state, tensors, keep), CHECKPOINT)

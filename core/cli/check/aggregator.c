@@ -140,7 +140,7 @@ static brim_status play_twice(brim_check *c, const brim_config_choice *choice, b
     BRIM_TRY(play(a, choice, &again));
     if (!is_same(&first[n], &again))
       return brim_fail(BRIM_EPLUGIN,
-                       "aggregator '%s' gives another answer for the same clients when it is asked again: it must "
+                       "aggregator '%s' gives another result when it is called again with the same clients: it must "
                        "depend on its arguments alone",
                        c->plugin->id);
   }
@@ -166,7 +166,7 @@ static enum brim_finding check_rounds(brim_check *c)
   bool refused = false;
   if (ask_all(c, NULL, &refused) != BRIM_OK) return refused ? brim_check_blame(c, true) : brim_check_fail_short(c, "");
   return brim_check_say(
-      c, BRIM_FOUND_OK, "usable %s, and the same when asked again: %d synthetic rounds of up to %d clients",
+      c, BRIM_FOUND_OK, "%s are valid, and equal when computed again: %d synthetic rounds of up to %d clients",
       ((const brim_aggregator_ops *)c->plugin->ops)->merge ? "results" : "weights", ROUNDS, CLIENTS_MAX);
 }
 

@@ -52,7 +52,7 @@ typedef struct checking {
 
 typedef struct child {
   pid_t pid;
-  int lines, said; /* its report; its standard error */
+  int lines, said; /* descriptors from which the parent reads: the child's report, and its standard error */
   int end;         /* readable when the child has ended; -1: not available */
   char line[LINE_BYTES];
   size_t length;
@@ -267,7 +267,7 @@ static void find_crash_report(const child *k, char *out, size_t room)
 static void explain(checking *c, const child *k, enum listening how, int status)
 {
   char text[2048], said[1024];
-  if (!c->name && how == CHILD_ENDED && c->first) return; /* it failed, and reported it */
+  if (!c->name && how == CHILD_ENDED && c->first) return; /* the child failed, and reported the failure itself */
   if (!c->name) c->name = c->first ? "between two checks" : "beginning";
   find_crash_report(k, said, sizeof said);
   if (how == CHILD_LATE && brim_now() > c->deadline)

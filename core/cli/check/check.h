@@ -56,7 +56,7 @@ extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dat
 enum brim_finding brim_check_say(brim_check *c, enum brim_finding finding, const char *format, ...) BRIM_PRINTF(3, 4);
 /* Reports the thread's error, after the text `what`, which names the failed action. */
 enum brim_finding brim_check_error(brim_check *c, const char *what);
-/* The same with only the first line of the error, because the others recommend this command; `what` may be "". */
+/* Reports only the first line of the error, because the other lines recommend this command; `what` may be "". */
 enum brim_finding brim_check_fail_short(brim_check *c, const char *what);
 /* Call after a configuration error: returns BRIM_FOUND_WORDS with its text if the user's words caused it, else
  * `finding` with the current text. */

@@ -12,7 +12,7 @@
 #include "plugin/loader.h"
 
 #define CPU_SECONDS 60                  /* for one check */
-#define MEMORY_BYTES ((rlim_t)16 << 30) /* of address space */
+#define MEMORY_BYTES ((rlim_t)16 << 30) /* limit for the child's address space */
 #define FILE_BYTES ((rlim_t)64 << 20)
 
 /* ---- limits ---- */
@@ -161,7 +161,8 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   const brim_module *module = NULL;
   brim_check c = {.cli = cli, .word = word, .words = words};
   set_limits();
-  brim_crash_allow_exit(); /* also if a plugin calls exit(), which the parent detects */
+  brim_crash_allow_exit(); /* lets exit() end this process without a report: the parent detects a plugin that calls it
+                            */
   brim_log_set_level(BRIM_LOG_ERROR);
   send_begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);

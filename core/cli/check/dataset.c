@@ -16,7 +16,7 @@
 #define SAMPLES_MAX 64 /* samples of a split to check: the first, the last, and some in between */
 #define THREADS 4
 #define ROUNDS 8         /* repetitions per thread */
-#define MARGIN_BYTES 256 /* after a sample's memory */
+#define MARGIN_BYTES 256 /* guard bytes after a sample's memory */
 #define MARGIN 0x5a
 #define LEAK_BYTES 16 /* per sample */
 
@@ -284,7 +284,7 @@ static enum brim_finding check_threads(brim_check *c)
   while (started < THREADS && brim_thread_start(&all[started].thread, "brim-check", read_all, &all[started]) == 0)
     started++;
   for (int i = 0; i < started; i++) pthread_join(all[i].thread, NULL);
-  read_all(&all[THREADS]); /* alone */
+  read_all(&all[THREADS]); /* reads once more on one thread */
   brim_check_say(c, BRIM_FOUND_OK, "%d threads read the same as one", started);
   for (int i = 0; i < started && finding == BRIM_FOUND_OK; i++)
     if (all[i].hash != all[THREADS].hash)

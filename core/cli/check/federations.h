@@ -33,7 +33,7 @@ enum brim_made_part_id {
 /* Memory with guard bytes on both sides; NULL if the selector has no such column or state. */
 typedef struct brim_made_part {
   unsigned char *memory, *before; /* before: a copy of the memory, made before the call */
-  size_t bytes;                   /* without the guards */
+  size_t bytes;                   /* size of the memory, without the guards */
 } brim_made_part;
 
 typedef struct brim_made_federation {

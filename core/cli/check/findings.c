@@ -12,7 +12,7 @@
 #include "cli/check/check.h"
 #include "config/compose.h"
 
-#define FILES_MAX 16     /* that are listed */
+#define FILES_MAX 16     /* most files that are listed */
 #define LOOKED_MAX 20000 /* limit for files of a folder that are inspected */
 
 const brim_finding_name brim_finding_names[] = {

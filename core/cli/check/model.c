@@ -63,7 +63,7 @@ static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *o
 /* The results for the kinds of samples so far. */
 typedef struct tried {
   brim_text taken, refused;
-  char reason[1024]; /* of the first refusal */
+  char reason[1024]; /* reason of the first refusal */
   bool differ;       /* other kinds were rejected for a different reason */
 } tried;
 

@@ -14,7 +14,7 @@
 #include "exec/exec.h"
 
 #define STEPS 2000    /* whose scalars are compared */
-#define UPDATES 20    /* that are applied */
+#define UPDATES 20    /* updates that are applied */
 #define GRADIENT 0.01 /* the largest */
 
 static brim_status configure(brim_check *c, const char *further, brim_config **out)
@@ -57,7 +57,7 @@ static enum brim_finding check_step(brim_check *c)
 {
   const brim_optimizer_ops *ops = c->plugin->ops;
   brim_config *config = NULL;
-  if (!ops->step) return brim_check_say(c, BRIM_FOUND_OK, "none: the formula has no scalars");
+  if (!ops->step) return brim_check_say(c, BRIM_FOUND_OK, "no scalars: the formula uses none");
   if (configure(c, NULL, &config) != BRIM_OK) return brim_check_blame(c, true);
   brim_step *first = brim_xcalloc(STEPS, sizeof *first);
   const enum brim_finding finding = compare_steps(c, brim_config_choice_of(config, "optimizer")->params, first);

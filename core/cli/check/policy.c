@@ -13,7 +13,7 @@
 
 #define WORLDS 200
 #define WORLDS_FEW 12 /* number of worlds if each is asked about many times */
-#define STEPS 120     /* of a run */
+#define STEPS 120     /* steps of a run */
 #define EVENTS 64     /* number of out-of-memory events after which a run ends, even if policies answer */
 
 /* ---- an instance in a synthetic world ---- */

@@ -31,7 +31,7 @@ typedef struct asked {
   bool is_made;
   int64_t own, of_client; /* size of its state, in numbers: for the federation, and for each client */
   brim_made_federation f;
-  double seconds; /* of the longest selection */
+  double seconds; /* seconds of the longest selection */
 } asked;
 
 static brim_status configure(brim_check *c, const char *further, asked *a)

@@ -8,7 +8,7 @@
 #include "cli/check/check.h"
 #include "config/compose.h"
 
-#define VALUES_MAX 64 /* of one parameter */
+#define VALUES_MAX 64 /* limit for values of one parameter */
 
 uint64_t brim_check_allocated(void)
 {

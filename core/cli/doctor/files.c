@@ -30,14 +30,15 @@ static void look_at_states(brim_doctor *d)
   size_t count = 0, good = 0;
   char text[BRIM_PATH_MAX + 256];
   if (brim_live_list(entry, &count) != BRIM_OK) {
-    brim_doctor_add_error(d, BRIM_FINDING_PROBLEM, "shared folder", "set claims.dir or BRIM_CLAIMS_DIR");
+    brim_doctor_add_error(d, BRIM_FINDING_PROBLEM, "shared folder",
+                          "set claims.dir or BRIM_CLAIMS_DIR to another folder of this host");
     return;
   }
   for (size_t i = 0; i < count; i++) {
     good += entry[i].trust == BRIM_LIVE_GOOD;
     if (entry[i].trust == BRIM_LIVE_GOOD) continue;
     brim_doctor_add(d, BRIM_FINDING_WARNING, "shared folder",
-                    "if it stays, end that process, or choose another claims.dir", "%s",
+                    "if the problem remains, end that process, or choose another claims.dir", "%s",
                     brim_live_trouble(&entry[i], text, sizeof text));
   }
   brim_doctor_add(d, BRIM_FINDING_OK, "shared folder", NULL, "%s, with %zu process%s of brim", brim_shared_folder(),

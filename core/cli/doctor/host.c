@@ -68,16 +68,17 @@ void brim_doctor_memory(brim_doctor *d)
 
 static const struct limit {
   int resource;
-  const char *name, *option; /* of the shell's ulimit */
+  const char *name, *option; /* option: of the shell's ulimit */
   uint64_t least;            /* a lower limit is a warning; UINT64_MAX: any limit is one */
   const char *effect;
 } limits[] = {
     {RLIMIT_NOFILE, "open files", "-n", FILES_MIN, "data in many files and jobs of several ranks may fail"},
     {RLIMIT_NPROC, "processes and threads of the user", "-u", PROCESSES_MIN, "threads may not start"},
-    {RLIMIT_AS, "address space", "-v", UINT64_MAX, "an arena and the libraries of GPUs need much of it"},
-    {RLIMIT_DATA, "data", "-d", UINT64_MAX, "an arena may not be allocated"},
+    {RLIMIT_AS, "address space", "-v", UINT64_MAX, "an arena and the libraries of GPUs reserve much of this memory"},
+    {RLIMIT_DATA, "data", "-d", UINT64_MAX, "the system may refuse to allocate an arena"},
     {RLIMIT_FSIZE, "size of a file", "-f", UINT64_MAX, "checkpoints may not be written"},
-    {RLIMIT_CPU, "processor time", "-t", UINT64_MAX, "the run writes a checkpoint and ends when it is used up"},
+    {RLIMIT_CPU, "processor time", "-t", UINT64_MAX,
+     "the run writes a checkpoint and ends when it has used up this time"},
 };
 
 void brim_doctor_limits(brim_doctor *d)
@@ -120,7 +121,7 @@ static void look_at_threads(brim_doctor *d, bool *all_good)
   const long threads = strtol(text, &end, 10);
   if (threads >= 1 && (*end == '\0' || *end == ',')) return;
   *all_good = false;
-  brim_doctor_add(d, BRIM_FINDING_WARNING, "environment", "unset OMP_NUM_THREADS, or set it to a number from 1 on",
+  brim_doctor_add(d, BRIM_FINDING_WARNING, "environment", "unset OMP_NUM_THREADS, or set it to a number of at least 1",
                   "OMP_NUM_THREADS=%s is not a number of threads", text);
 }
 

@@ -19,14 +19,14 @@
 #include "launch/launch.h"
 
 #define POLL_NANOSECONDS 5000000
-#define OUTPUT_BYTES 4096 /* of the job's messages */
+#define OUTPUT_BYTES 4096 /* limit for the output of the job */
 #define GRACE_SECONDS 0.3 /* time for the ranks to end after a signal */
 
 /* The processor time that a job's processes have used. */
 typedef struct activity {
   double processor; /* seconds of processor time */
   double queued;    /* seconds in which they were ready to run, but other programs had the processors */
-  bool reads;       /* one waits for a disk */
+  bool reads;       /* a process waits for a disk */
 } activity;
 
 typedef struct job {
@@ -34,7 +34,7 @@ typedef struct job {
   char output[80];
   int status; /* see waitpid */
   bool has_ended;
-  activity activity; /* of the job while it has not ended */
+  activity activity; /* the time that the job's processes have used, while the job has not ended */
 } job;
 
 static void prepare(void *context)

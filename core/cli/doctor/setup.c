@@ -17,7 +17,7 @@
 #include "planner/room.h"
 
 #define PROFILE_DAYS_MAX 180
-#define FREE_SHARE_MIN 0.05 /* of a device's memory */
+#define FREE_SHARE_MIN 0.05 /* part of a device's memory that should be free */
 
 void brim_doctor_plugins(brim_doctor *d)
 {
@@ -62,7 +62,7 @@ static void look_at_profile(brim_doctor *d, const brim_backend_seen *b, const ch
   struct stat file;
   const brim_profile_subject subject = brim_profile_subject_of(b->id, b->entry->file, info);
   brim_profile *profile = NULL;
-  /* There is no cache: another check reports that. */
+  /* Without a path there is no cache; another check reports that. */
   if (!brim_profile_default_path(&subject, path, sizeof path)) return;
   if (stat(path, &file) != 0) {
     brim_doctor_add(d, BRIM_FINDING_NOTE, "profile",
@@ -135,7 +135,7 @@ void brim_doctor_devices(brim_doctor *d)
     if (b->failure) {
       const char *rest = strchr(b->failure, '\n');
       brim_doctor_add(d, strcmp(b->id, chosen) == 0 ? BRIM_FINDING_PROBLEM : BRIM_FINDING_WARNING, "devices",
-                      rest ? rest + 1 : "choose another backend, or mend this one (see docs/guide/gpus.md)",
+                      rest ? rest + 1 : "choose another backend, or repair this one (see docs/guide/gpus.md)",
                       "backend '%s' cannot be used: %.*s", b->id, (int)strcspn(b->failure, "\n"), b->failure);
       continue;
     }

@@ -202,7 +202,7 @@ static bool add_caches(brim_graph *g, brim_attention_attr *a, int64_t window, br
   return in[2] != NULL;
 }
 
-/* Returns the number of inputs, with places if there are documents; 0 with an error. */
+/* Adds the input `places` if samples consist of documents. Returns the number of inputs; 0 on error. */
 static uint32_t add_places(brim_graph *g, const brim_attention_attr *a, brim_tensor **in)
 {
   if (g->generation.capacity > 0 && !a->cached) return 3;

@@ -9,7 +9,7 @@
 static void cost_adopt(const brim_node *n, brim_cost *out)
 {
   (void)n;
-  out->flops = 0; /* it copies */
+  out->flops = 0; /* adopt only copies */
 }
 static void cost_steer(const brim_node *n, brim_cost *out)
 {

@@ -62,7 +62,7 @@ static brim_status gradient_linear_add(brim_autodiff *ad, const brim_node *n)
   return emit_gradients(ad, n, dy, n->in[1], &n->in[2], 1);
 }
 
-/* Rows of x or dy: all dimensions except the last. */
+/* Counts the products of all rows of x (or dy) with the weight. The rows are all dimensions except the last. */
 static void cost_products(const brim_tensor *weight, const brim_tensor *x, brim_cost *out)
 {
   const int64_t rows = brim_shape_count(&x->shape) / x->shape.dim[x->shape.rank - 1];
@@ -70,7 +70,7 @@ static void cost_products(const brim_tensor *weight, const brim_tensor *x, brim_
 }
 static void cost_linear(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->in[1], n->in[0], out); /* also linear_grad_input: dy, weight */
+  cost_products(n->in[1], n->in[0], out); /* for linear_grad_input these are dy and weight */
 }
 /* The cost at least: y has a's memory, and the kernel reads and writes only the columns to which it adds. */
 static void cost_added(const brim_node *n, int64_t columns, brim_cost *out)

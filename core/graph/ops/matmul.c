@@ -1,6 +1,6 @@
-/* Products of matrices, one for each index of the leading dimensions: y = A B, A = a or its transpose, B likewise. With
- * dY the gradient of y, that of A is dY B^T and that of B is A^T dY: two more products, none of which copies a
- * transpose. */
+/* Products of matrices, one for each index of the leading dimensions: y = A B, where A is a or its transpose, and B is
+ * b or its transpose. If dY is the gradient of y, the gradient of A is dY B^T, and that of B is A^T dY. Both are
+ * products too, and none of them copies a transpose. */
 #include "graph/graph.h"
 
 #undef brim_matmul

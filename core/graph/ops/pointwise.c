@@ -68,7 +68,8 @@ brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p)
     brim_graph_fail(g, "dropout", NULL, "p must be in [0,1), got %g", p);
     return NULL;
   }
-  if (!brim_graph_needs_samples(g, "dropout", NULL, x)) return NULL; /* its random numbers depend on the sample */
+  /* The random numbers of dropout depend on the sample. */
+  if (!brim_graph_needs_samples(g, "dropout", NULL, x)) return NULL;
   const uint64_t stream = g->dropout_streams++; /* counted in evaluation too, so that stream numbers stay the same */
   if (!g->training || g->freezing || p == 0) return x;
   const brim_attr attr = {.dropout = {p, stream}};

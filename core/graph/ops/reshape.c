@@ -1,4 +1,5 @@
-/* The same elements with another shape, in row-major logical order: a view if the layout allows it. */
+/* Reshape: the same elements in another shape, in row-major logical order. The result is a view if the layout allows
+ * it. */
 #include "graph/graph.h"
 
 #undef brim_reshape

@@ -23,7 +23,7 @@ extern "C" {
 /* The peak rates of a device, from its data sheet; 0: unknown. Since ABI 1.13 */
 typedef struct brim_device_rates {
   double products_f32; /* FLOP/s of products, convolutions and attention of fp32 values, as the backend computes them */
-  double products_16;  /* the same for bf16 and fp16 values, summed in fp32 */
+  double products_16;  /* FLOP/s of the same operations on bf16 and fp16 values, with sums in fp32 */
   double flops;        /* FLOP/s of all other arithmetic, in fp32 */
   double bytes;        /* bytes per second between the device's processors and its memory */
   double launch_seconds; /* shortest time of a launch in a recorded program */
@@ -110,14 +110,15 @@ typedef struct brim_step {
 
 typedef struct brim_kernel_need {
   uint64_t workspace_bytes; /* scratch memory while the node runs; any size */
-  /* If the operation allows it (core/graph/ops), an output may reuse the memory of an input that is not needed later;
-   * the kernel must then read each element before it writes that place. 1: this node's kernel does not, so its outputs
-   * must not reuse inputs. */
+  /* 1: the node's outputs must not reuse the memory of its inputs. 0: if the operation allows it (core/graph/ops), an
+   * output may reuse the memory of an input that no later node needs; the kernel must then read each element before it
+   * writes that place. */
   int32_t no_inplace;
   uint64_t host_bytes; /* host memory that realize() will allocate; 0: a negligible amount */
   /* For reports that explain why a run is slow. The strings must stay valid as long as the plugin. Since ABI 1.8. */
   const char *library; /* the library that computes the node: "cuDNN"; NULL: the backend's own kernel */
-  const char *refused; /* why a faster library is not used; NULL: there is no faster one. See backend.strict */
+  /* Why the node does not use a faster library; NULL: no faster library exists. See backend.strict. */
+  const char *refused;
   /* Bytes that the node moves besides reading its inputs and writing its outputs once: to and from scratch, and when it
    * reads or writes a tensor again. 0: few, or unknown. Since ABI 1.13 */
   uint64_t further_bytes;
@@ -197,8 +198,8 @@ typedef struct brim_copy {
   uint64_t bytes;
 } brim_copy;
 
-/* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call, and so is
- * step->is_first_micro_batch. */
+/* A whole program to run. All calls with the same record have equal values in all fields but `step` and `proof`, and an
+ * equal step->is_first_micro_batch. */
 typedef struct brim_program_run {
   const brim_launch *launch; /* one per node, in order; their `step` is NULL */
   const brim_kernel *const *kernel;
@@ -213,7 +214,7 @@ typedef struct brim_device_work {
   const brim_node *node; /* the first of `nodes` nodes of a program; NULL: a copy */
   uint32_t nodes;        /* number of nodes that this launch computed */
   uint32_t queue;        /* enum brim_queue */
-  uint64_t bytes;        /* of a copy */
+  uint64_t bytes;        /* bytes of a copy */
   double begin, end;     /* seconds of CLOCK_MONOTONIC */
 } brim_device_work;
 
@@ -222,7 +223,8 @@ typedef struct brim_backend_ops {
   uint32_t real; /* dtype of activations, parameters and gradients: BRIM_DTYPE_F32 or _F64 */
   const brim_kernel *const *kernels, *const *kernels_end; /* one per supported operation */
   uint64_t alignment; /* in bytes; every tensor and workspace starts at a multiple of it */
-  /* [init] The number of devices, 0 if there are none; and a device's properties. */
+  /* [init] device_count returns the number of devices, which may be 0; describe returns the properties of one device.
+   */
   int (*device_count)(void *self);
   brim_status (*describe)(void *self, int device, brim_device_info *out);
   /* [init] Allocates the arena: exactly `bytes`, populated and aligned. ENOMEM_DEVICE if it does not fit. */

@@ -21,7 +21,7 @@ extern "C" {
 /* The place of this process in its job. */
 typedef struct brim_world {
   int32_t rank, ranks;             /* rank: from 0; ranks: their number */
-  int32_t local_rank, local_ranks; /* the same among the ranks of this host */
+  int32_t local_rank, local_ranks; /* the place among the ranks of this host */
 } brim_world;
 
 /* Messages for a communicator without a host part. exchange: as below, with the job's time limit. */
@@ -35,7 +35,8 @@ typedef struct brim_talk {
 enum brim_collective_kind {
   BRIM_ALL_REDUCE = 1, /* the sum of all ranks' buffers. The order of additions is the same on every rank and in every
                           run with the same number of ranks, so the results are bit-identical */
-  BRIM_REDUCE_SCATTER, /* the same, but each rank gets only its own part; its other parts become undefined */
+  BRIM_REDUCE_SCATTER, /* a sum like ALL_REDUCE, but each rank gets only its own part; its other parts become undefined
+                        */
   BRIM_ALL_GATHER,     /* every rank gets the parts of all ranks */
   BRIM_BROADCAST       /* every rank gets the buffer of rank 0 */
 };

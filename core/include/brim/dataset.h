@@ -26,8 +26,8 @@ typedef struct brim_dataset_info {
   /* For images of different sizes (U8): the most pixels and the longest side of any image in the split. The core sizes
    * its buffers by them. For a split that is not open they may be estimates. Otherwise 0. Since ABI 1.5. */
   int64_t pixels_max, side_max;
-  /* A line for the user: which parts of the files are used, and which were left out and why. NULL: nothing to report.
-   * Since ABI 1.5. */
+  /* A line for the user: which parts of the files the dataset uses, which it leaves out, and why. NULL: nothing to
+   * report. Since ABI 1.5. */
   const char *summary;
   /* The most host memory, in bytes, that libraries allocate temporarily in one call of read(), on each reading thread.
    * For a split that is not open it may be an estimate. Since ABI 1.7. */
@@ -55,14 +55,14 @@ typedef struct brim_picture {
   int64_t side_needed;
 } brim_picture;
 
-#define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
+#define BRIM_NO_TOKEN (-100) /* equal to PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
 
 /* A conversation as tokens. Memory belongs to the dataset and is valid until its next call of converse(), or destroy.
  * Since ABI 1.12. */
 typedef struct brim_conversation {
   const char *text; /* the rendered conversation, UTF-8 */
   size_t bytes;
-  const int32_t *tokens; /* of the text */
+  const int32_t *tokens; /* the tokens of the text */
   size_t count;
   const int32_t *ends; /* tokens that end an answer */
   size_t end_count;
@@ -118,9 +118,9 @@ typedef struct brim_dataset_ops {
    * then use these facts. ELOAD if the text is not one of keep()'s. NULL: keep() reads no samples, and its text must
    * still equal the stored one. Since ABI 1.5. */
   brim_status (*recall)(void *self, const char *json);
-  /* [init] For datasets that define the clients of a federation: the client of sample `index` of an open split, as any
-   * number from 0. ECONFIG: the dataset's options do not define clients. NULL: the dataset never does. Since ABI
-   * 1.9. */
+  /* [init] For datasets that define the clients of a federation: sets *out to the client of sample `index` of an open
+   * split, a number from 0. ECONFIG: the dataset's options do not define clients. NULL: the dataset never does. Since
+   * ABI 1.9. */
   brim_status (*client)(const void *self, const char *split, int64_t index, int64_t *out);
   /* [init] For `brim data`: facts about an open split as a JSON object of numbers, texts and objects of numbers, for
    * example the samples that are left out, by reason. The text is valid until destroy. NULL: nothing to report. Since

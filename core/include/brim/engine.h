@@ -72,8 +72,8 @@ BRIM_EXPORT void brim_engine_close(brim_engine *engine);
 
 /* [plan] Plans the training of a network; allocates nothing on the device. ECONFIG, EINVAL: the network is invalid; the
  * error names the place in its source file. ENOTSUP: the backend lacks an operation. The network's strings and `self`
- * must outlive the plan. A parameter that does not influence the loss has gradient 0, so weight decay still shrinks it;
- * PyTorch's optimizers skip it. */
+ * must outlive the plan. A parameter that does not influence the loss has the gradient 0, so weight decay still shrinks
+ * it (PyTorch's optimizers leave it unchanged). */
 BRIM_EXPORT brim_status brim_engine_plan(brim_engine *engine, const brim_network *network, brim_training_plan **out);
 /* [plan] As brim_engine_plan, with the largest micro-batch whose plan needs at most `bytes` on the device;
  * network->micro_batch is ignored. EBUDGET if even the smallest needs more; the error gives its bytes. */

@@ -54,7 +54,7 @@ extern "C" {
   X(ERF, erf, 1, erf(a))
 
 enum brim_formula_op {
-  BRIM_FORMULA_LOAD,   /* element of input a. As a uniform: element b of input a, which is f64 */
+  BRIM_FORMULA_LOAD,   /* loads an element of input a; in a uniform line: element b of input a, of type f64 */
   BRIM_FORMULA_STORE,  /* stores a to output `to`; stores are the last lines */
   BRIM_FORMULA_SCALAR, /* uniform: step.scalar[a] */
   BRIM_FORMULA_NUMBER, /* uniform: number[own index] */

@@ -37,7 +37,7 @@ typedef struct brim_device_search {
 } brim_device_search;
 
 typedef struct brim_device_choice {
-  char name[80];         /* as in device=: "cuda:1" */
+  char name[80];         /* name as in the key `device`: "cuda:1" */
   char reason[512];      /* "the most free memory of 2 GPUs"; for the host also why each GPU was rejected */
   brim_device_info info; /* name, free_bytes, total_bytes ... at the time of the search */
 } brim_device_choice;
@@ -59,11 +59,11 @@ static inline bool brim_is_oom(brim_status status)
 
 /* An attempt that ran out of memory. Another one follows if the handler agrees. */
 typedef struct brim_failed_attempt {
-  int64_t attempt;                             /* number of the failed attempt, from 1 */
-  brim_status status;                          /* the status that it returned */
-  const char *text;                            /* its text from brim_fail(), or else the text of the status */
-  int64_t micro_batch, accumulation;           /* of the failed attempt; 0 in brim_retry */
-  int64_t next_micro_batch, next_accumulation; /* of the next attempt; 0 in brim_retry */
+  int64_t attempt;                   /* number of the failed attempt, from 1 */
+  brim_status status;                /* the status that it returned */
+  const char *text;                  /* text of the failure from brim_fail(), or else the text of the status */
+  int64_t micro_batch, accumulation; /* sizes of the failed attempt; 0 in brim_retry */
+  int64_t next_micro_batch, next_accumulation; /* sizes of the next attempt; 0 in brim_retry */
 } brim_failed_attempt;
 
 enum brim_oom_answer { BRIM_OOM_GIVE_UP = 0, BRIM_OOM_GO_ON = 1 };

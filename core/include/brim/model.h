@@ -28,7 +28,7 @@ typedef struct brim_graph brim_graph;
 enum brim_wraps {
   BRIM_WRAPS_NOTHING,
   BRIM_WRAPS_BACKBONE, /* builds it with brim_backbone */
-  BRIM_WRAPS_FEATURES  /* the same, and trains nothing before its features: brim computes the features once */
+  BRIM_WRAPS_FEATURES  /* also builds it, but trains nothing before its features: brim computes the features once */
 };
 
 typedef struct brim_model_ops {
@@ -84,9 +84,9 @@ BRIM_EXPORT brim_tensor *brim_features(brim_graph *g, brim_tensor *x);
  * statistics and do not update them, and its dropout is off, in training too. May be called once, by a model whose
  * `wraps` is set. */
 BRIM_EXPORT brim_tensor *brim_backbone(brim_graph *g);
-/* Instead of brim_backbone: builds the whole backbone, with its head, which is frozen too, and returns its output. For
- * models whose pretrained head is kept, such as language models, whose head is the token embedding. Not allowed with
- * BRIM_WRAPS_FEATURES. */
+/* Builds the whole backbone instead of calling brim_backbone, with its head, which is frozen too, and returns its
+ * output. For models whose pretrained head is kept, such as language models, whose head is the token embedding. Not
+ * allowed with BRIM_WRAPS_FEATURES. */
 BRIM_EXPORT brim_tensor *brim_backbone_output(brim_graph *g);
 typedef struct brim_lora_options {
   uint32_t size;  /* sizeof(brim_lora_options) */
@@ -135,7 +135,8 @@ BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
  * first, or brim_permute to mix the channels of each pixel. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
-/* The same with existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or more. */
+/* A linear layer with existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or
+ * more. */
 BRIM_EXPORT brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight,
                                           brim_tensor *bias);
 /* a [N, ..., M, K] times b [N, ..., K, P]; transpose_a and transpose_b first swap the operand's last two dimensions. */
@@ -211,7 +212,7 @@ typedef struct brim_upsample2d_options {
  * It also shrinks images, by the same formula. Since ABI 1.7. */
 BRIM_EXPORT brim_tensor *brim_upsample2d(brim_graph *g, brim_tensor *x, brim_upsample2d_options options);
 typedef struct brim_upsample1d_options {
-  int64_t size, factor; /* as for two dimensions */
+  int64_t size, factor; /* set one of them, as for two dimensions */
   int32_t mode, align_corners;
 } brim_upsample1d_options;
 /* x [N,C,L] -> [N,C,M]. Since ABI 1.7. */
@@ -227,7 +228,7 @@ BRIM_EXPORT brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_t
 /* x [...,F]; normalises over the last dimension. */
 BRIM_EXPORT brim_tensor *brim_layer_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
 BRIM_EXPORT brim_tensor *brim_rms_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
-/* As brim_rms_norm, with weight + offset instead of weight; the initial weight is 1 - offset. Gemma's norms have the
+/* Like brim_rms_norm, with weight + offset instead of weight; the initial weight is 1 - offset. Gemma's norms have the
  * offset 1. The sum is not rounded to the type of stored weights. Since ABI 1.12. */
 BRIM_EXPORT brim_tensor *brim_rms_norm_offset(brim_graph *g, const char *name, brim_tensor *x, double eps,
                                               double offset);
@@ -310,7 +311,7 @@ BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
 /* Reduces over `count` axes; `keep`: keeps them as dimensions of size 1. */
 BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
 BRIM_EXPORT brim_tensor *brim_mean(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
-/* The same elements in another shape; one dimension may be -1. dim[0] must be N. */
+/* Returns the same elements in another shape; one dimension may be -1. dim[0] must be N. */
 BRIM_EXPORT brim_tensor *brim_reshape(brim_graph *g, brim_tensor *x, int32_t rank, const int64_t *dim);
 /* [N, ...] -> [N, product of the other dimensions]. */
 BRIM_EXPORT brim_tensor *brim_flatten(brim_graph *g, brim_tensor *x);
@@ -328,8 +329,8 @@ BRIM_EXPORT void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t
 /* Adds before[d] values `value` at the start and after[d] at the end of dimension d; both must be 0 for dimension 0. */
 BRIM_EXPORT brim_tensor *brim_pad(brim_graph *g, brim_tensor *x, const int64_t *before, const int64_t *after,
                                   double value);
-/* As torch.gather: result[i][j] = x[i][index[i][j]] along `axis`. index is I32; its shape may differ from x's only
- * along `axis`. */
+/* Gathers as torch.gather does: result[i][j] = x[i][index[i][j]] along `axis`. index is I32; its shape may differ from
+ * x's only along `axis`. */
 BRIM_EXPORT brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tensor *index);
 
 /* ---- sequences ---- */

@@ -53,7 +53,7 @@ typedef struct brim_names {
 /* A user's share of a resource. */
 typedef struct brim_share {
   const char *of, *who; /* the resource, "cuda:0", and the user, "alice" */
-  double fraction;      /* of the total, in (0,1]; 0: `bytes` applies */
+  double fraction;      /* part of the total, in (0,1]; 0: `bytes` applies */
   uint64_t bytes;
 } brim_share;
 typedef struct brim_shares {

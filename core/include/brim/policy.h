@@ -30,7 +30,8 @@ extern "C" {
 
 #define BRIM_REASON_BYTES 200
 
-/* Requirements of the user that hold with any policy: the values of the configuration keys of the same names. */
+/* Requirements of the user, which hold whatever a policy decides: the values of the configuration keys of the same
+ * names. */
 typedef struct brim_demands {
   const char *device; /* "auto", or the name of a device that the key `device`, $GPU_DEVICE_ID or a policy with a limit
                          has fixed */
@@ -47,8 +48,8 @@ typedef struct brim_demands {
 typedef struct brim_device_view {
   char name[64]; /* "cuda:0", as in the key `device` */
   uint64_t total_bytes, free_bytes;
-  int32_t
-      is_shared;   /* other processes use it too, and a run can wait for it: a GPU, or a share of a host with a limit */
+  /* other processes use it too, and a run can wait for it: a GPU, or a share of a host with a limit */
+  int32_t is_shared;
   int32_t on_host; /* it uses the host's processors */
   int32_t waiting; /* queued runs that could use it */
   int32_t tried;   /* a plan of this run could not be placed here */
@@ -83,10 +84,11 @@ typedef struct brim_plan_query {
   const brim_demands *demands;
   const brim_device_view *device; /* the device to plan for */
   uint64_t room_bytes;            /* the memory that a plan may use there now, within all limits */
-  uint64_t later_bytes;           /* the same for the empty device, if the run may wait; else room_bytes */
-  uint64_t all_bytes;             /* total memory of all devices of the backend */
-  int64_t effective_batch;        /* samples in a step; with several ranks, this rank's share of them */
-  int64_t batch_size;             /* training.batch_size, at most effective_batch; 0: auto */
+  /* The memory that a plan may use once the device is empty, if the run may wait; else room_bytes. */
+  uint64_t later_bytes;
+  uint64_t all_bytes;         /* total memory of all devices of the backend */
+  int64_t effective_batch;    /* samples in a step; with several ranks, this rank's share of them */
+  int64_t batch_size;         /* training.batch_size, at most effective_batch; 0: auto */
   const int64_t *micro_batch; /* the allowed sizes, largest first. Each divides the effective batch; with several ranks
                                  each is the whole share, or divides the effective batch of all ranks */
   size_t micro_batch_count;   /* at least 1 */
@@ -123,22 +125,22 @@ BRIM_EXPORT brim_status brim_plan_figures_of(const brim_plan_query *query, int64
                                              brim_plan_figures *out);
 
 typedef struct brim_plan_choice {
-  int64_t micro_batch; /* one of the list */
+  int64_t micro_batch; /* one of query->micro_batch */
   int32_t precision;   /* enum brim_policy_precision */
   const char *model;   /* an option of the group `model` to train instead; NULL: the current model */
   char reason[BRIM_REASON_BYTES];
 } brim_plan_choice;
 
-/* A plan could not be placed, or memory ran out in a step, and cleaning up did not help. No work is lost: plans are
- * placed between steps, and the run repeats a step that failed. */
+/* A plan could not be placed, or memory ran out in a step, and cleaning up did not free enough. No work is lost: plans
+ * are placed between steps, and the run repeats a step that failed. */
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
   uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: the bytes that were available or, if the run may
                                         wait, that can become available */
-  int64_t
-      retries; /* further plans tried on this device after one that had room (needed_bytes <= room_bytes) but could not
-                  be placed or ran out of memory in a step. Plans larger than the room are not tried and do not count */
+  /* Further plans tried on this device after a plan that had room (needed_bytes <= room_bytes) but could not be placed,
+   * or that ran out of memory in a step. Plans larger than the room are not tried and do not count. */
+  int64_t retries;
   brim_plan_query plan;
   brim_device_query devices;
   int32_t device; /* index of the device where it happened */
@@ -160,10 +162,11 @@ typedef struct brim_action {
  * federation, a round of clients. */
 typedef struct brim_memory_view {
   uint32_t size;
-  int64_t step, round;                             /* completed so far */
-  int32_t is_end;                                  /* 1: the run ends; no training follows */
-  uint64_t host_total_bytes, host_available_bytes; /* of the cgroup's limit, if that is below the machine's memory */
-  uint64_t process_bytes;                          /* resident */
+  int64_t step, round; /* completed so far */
+  int32_t is_end;      /* 1: the run ends; no training follows */
+  /* Those of the cgroup's limit, if it is below the machine's memory. */
+  uint64_t host_total_bytes, host_available_bytes;
+  uint64_t process_bytes;                                               /* resident */
   uint64_t device_total_bytes, device_free_bytes, device_planned_bytes; /* planned: the run's arena */
 } brim_memory_view;
 
@@ -230,10 +233,10 @@ typedef struct brim_step_view {
 /* A new plan for a run that continues. */
 typedef struct brim_step_plan {
   int64_t micro_batch;            /* one of `choice`; 0: keep the plan, but report the reason */
-  uint64_t within_bytes;          /* as for peak_within */
+  uint64_t within_bytes;          /* limit for the bytes of the plan, as for peak_within */
   char reason[BRIM_REASON_BYTES]; /* shown after "micro-batch 64 -> 16, " or "keeps its plan: " */
-  int32_t
-      lanes; /* clients of a federation that train at a time, at most lanes_max; 0: as many as now. Since ABI 1.12 */
+  /* clients of a federation that train at a time, at most lanes_max; 0: as many as now. Since ABI 1.12 */
+  int32_t lanes;
 } brim_step_plan;
 
 typedef struct brim_policy_ops {

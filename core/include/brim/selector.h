@@ -51,7 +51,7 @@ typedef struct brim_clients {
 typedef struct brim_selection_query {
   uint32_t size;
   int64_t round, wanted;   /* round: from 0; wanted: clients, at most `candidates` */
-  double deadline_seconds; /* of a round; 0: no deadline */
+  double deadline_seconds; /* deadline of a round; 0: no deadline */
   const brim_clients *clients;
   const int64_t *candidate; /* [candidates] the available clients, ascending */
   int64_t candidates;
@@ -72,10 +72,10 @@ typedef struct brim_selection {
 typedef struct brim_selection_result {
   uint32_t size;
   int64_t round, count;
-  const int64_t *client;       /* [count] the selected clients */
-  const uint8_t *arrived;      /* [count] 0: it dropped out, was late, or diverged */
-  double accuracy;             /* of the global model at the last evaluation before this round; NAN: there was none */
-  double seconds;              /* simulated duration of the round; NAN: no simulated world */
+  const int64_t *client;  /* [count] the selected clients */
+  const uint8_t *arrived; /* [count] 0: it dropped out, was late, or diverged */
+  double accuracy;        /* accuracy of the global model at the last evaluation before this round; NAN: none yet */
+  double seconds;         /* simulated duration of the round; NAN: no simulated world */
   const brim_clients *clients; /* updated by this round */
   double *own, *of_client;     /* the state, to be updated */
 } brim_selection_result;

@@ -42,7 +42,7 @@ extern "C" {
   X(EINTERNAL, 13, 5, "internal error")                                                                                \
   X(ENODEVICE, 14, 4, "no such device")                                                                                \
   X(EPEER, 15, 5, "another rank has failed")                                                                           \
-  X(EPLUGIN, 16, 5, "a plugin has failed") /* it crashed or hung; since ABI 1.6 */
+  X(EPLUGIN, 16, 5, "a plugin has failed") /* the plugin crashed or hung; since ABI 1.6 */
 
 typedef int32_t brim_status;
 enum {

@@ -4,7 +4,7 @@
 enum { PIECE = 16384 }; /* elements of a task: 64 KiB of each tensor */
 
 typedef struct flat {
-  cpu_function function; /* or: */
+  cpu_function function; /* either `function` or `slope` is set */
   cpu_slope slope;
   const float *x, *dy;
   float *y;
@@ -45,7 +45,8 @@ cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node)
   const cpu_activation *t = table_of(b);
   const brim_activation_attr *attr = &node->attr.fused.activation;
   const char *second = strrchr(node->op, '+');
-  const bool is_gelu = second && strcmp(second, "+gelu") == 0; /* else the attributes may be another operation's */
+  /* Other operations may have other attributes at this place. */
+  const bool is_gelu = second && strcmp(second, "+gelu") == 0;
   const struct {
     const char *op;
     cpu_function function;

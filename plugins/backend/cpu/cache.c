@@ -7,7 +7,7 @@
 
 #include "cpu.h"
 
-enum { TASK_BYTES = 64 << 10 }; /* copied in a task, approximately */
+enum { TASK_BYTES = 64 << 10 }; /* bytes that a task copies, approximately */
 
 typedef struct writing {
   const char *from;

@@ -22,12 +22,13 @@
 #include "simd_pool.h"
 
 enum {
-  GRAIN_DEFAULT = 16,   /* samples, if the program sets no grain */
+  GRAIN_DEFAULT = 16,   /* samples of a unit if the program sets no grain */
   WAVE_MAX = 16,        /* units whose parts are kept at once, or one for each thread if that is more */
   ADD_PIECE = 4096,     /* elements of dw that a task adds up */
   ALONE_FLOPS = 4000000 /* a sample with this much work is a unit by itself */
 };
-#define ALONE_WEIGHT_BYTES (256 * 1024) /* unless the weights, which each unit reads anew, are larger */
+/* Weights that are larger than this prevent it, because each unit reads the weights anew. */
+#define ALONE_WEIGHT_BYTES (256 * 1024)
 
 /* The memory objects of one thread for one primitive; pointers are set at every run. */
 typedef struct memories {
@@ -35,7 +36,7 @@ typedef struct memories {
   dnnl_memory_t reorder_scratch[6];
 } memories;
 
-/* How a node is computed: by oneDNN, or by this backend, which needs only unit_samples of the state. */
+/* The way in which a node is computed: by oneDNN, or by this backend, which needs only unit_samples of the state. */
 enum way { BY_PRIMITIVE, BY_PRODUCT, BY_WINOGRAD };
 
 typedef struct conv_state {
@@ -52,12 +53,12 @@ typedef struct conv_state {
   memories *mem; /* [threads][2]: of unit and tail */
 } conv_state;
 
-/* One run. */
+/* One run of a node. */
 typedef struct conv_run {
   cpu_backend *backend;
   const conv_state *state;
   char *workspace;
-  float *x, *y; /* or their gradients */
+  float *x, *y; /* x and y, or their gradients */
   float *w;     /* the weights in the primitive's order; for the gradient, the sum so far */
   float *bias;
   bool overwrites;    /* the gradient is written, not added to */

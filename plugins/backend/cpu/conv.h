@@ -32,8 +32,8 @@ typedef struct cpu_conv {
   dnnl_primitive_t primitive;
   cpu_conv_side x, y, w;
   dnnl_memory_desc_t bias;    /* the bias of a forward pass; has 0 bytes without a bias */
-  dnnl_memory_desc_t scratch; /* of pd */
-  uint64_t scratch_bytes;     /* of pd and the reorders */
+  dnnl_memory_desc_t scratch; /* scratch of pd */
+  uint64_t scratch_bytes;     /* scratch of pd and of the reorders */
   int64_t users;              /* nodes that are prepared to run it */
 } cpu_conv;
 

@@ -14,11 +14,11 @@ enum {
   CHANNELS_PER_TASK = 32 /* at least */
 };
 #define WEIGHTS_MIN ((int64_t)256 * 1024) /* elements of dw */
-#define PIXELS_MAX 128                    /* of y, in a unit */
+#define PIXELS_MAX 128                    /* limit for the pixels of y in a unit */
 
 typedef struct product {
   const cpu_conv_key *key;
-  const float *x, *dy; /* of the present samples */
+  const float *x, *dy; /* values of the present samples */
   float *columns;
   int64_t samples; /* present */
 } product;

@@ -11,7 +11,7 @@ typedef struct cpu_winograd_tiles {
   cpu_winograd_plane plane;
   int64_t channels;
   int64_t before[2];     /* from a tile's first value to its first output: rows and columns */
-  int64_t rows, columns; /* of tiles in a plane */
+  int64_t rows, columns; /* rows and columns of tiles in a plane */
 } cpu_winograd_tiles;
 
 typedef struct cpu_winograd_place {

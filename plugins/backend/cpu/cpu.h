@@ -105,8 +105,7 @@ cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node);
 typedef struct cpu_products {
   cpu_gemm gemm; /* the first */
   int64_t count, step_a, step_b, step_c;
-  /* For one product, the function of y = function(c), with y in the layout of c and perhaps in its memory; NULL for
-   * none. */
+  /* The function y = function(c) for each product, with y in the layout of c, perhaps in its memory; NULL for none. */
   cpu_function function;
   float factor, *y;
 } cpu_products;
@@ -118,18 +117,19 @@ typedef struct cpu_products16 {
   cpu_gemm16 gemm;
   float *sum;           /* [M,N]: the result in fp32; NULL: */
   uint16_t *y;          /* the result, rounded */
-  bool adds;            /* to the present values */
+  bool adds;            /* adds to the present values */
   const uint16_t *bias; /* [N] or NULL; not allowed with `adds` */
   int64_t ldc;          /* distances between neighbouring rows of sum, y and kept */
   cpu_epilogue epilogue;
-  uint16_t *kept; /* with a function in the epilogue: the product before it; or NULL */
+  uint16_t *kept; /* the product before the epilogue's function is applied; NULL if it is not needed */
 } cpu_products16;
 uint64_t cpu_multiply16_bytes(const cpu_backend *b);
 void cpu_multiply16(cpu_backend *b, const cpu_products16 *p, void *workspace);
 /* Returns the only element of a product of M = N = 1, computed by one thread in its part of the workspace. */
 float cpu_multiply16_one(cpu_backend *b, const cpu_gemm16 *g, const uint16_t *bias, int32_t thread, void *workspace);
 
-/* linear.c: adds rows of values, in bfloat16 if `small`, else in fp32, to `sum` [columns], in their order. */
+/* linear.c: adds rows of values, one row after another, to `sum` [columns]. The values are in bfloat16 if `small`, else
+ * in fp32. */
 void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, int64_t columns, float *sum);
 
 /* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */
@@ -138,13 +138,14 @@ void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, 
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
-/* Whether a kernel adds to output i, which it writes otherwise; for kernels that set need.overwrites. Others add, to
- * zeros at first: small.c writes them if all their gradients are vectors, else the core does. */
+/* For kernels that set need.overwrites: whether the kernel adds to output i; otherwise it writes output i. Other
+ * kernels always add, to zeros at first. small.c writes these zeros if all gradients of a node are vectors; otherwise
+ * the core does. */
 static inline bool cpu_adds(const brim_launch *launch, uint32_t i)
 {
   return brim_adds(launch->node, i, launch->step->is_first_micro_batch);
 }
-/* Zeroes output i, to which the kernel then adds, unless it has a sum already. For small outputs. */
+/* For small outputs of a kernel that always adds: zeroes output i unless it already has a sum. */
 static inline void cpu_begin_sum(const brim_launch *launch, uint32_t i)
 {
   if (!cpu_adds(launch, i)) memset(launch->out[i], 0, (size_t)launch->node->out[i]->bytes);
@@ -181,38 +182,40 @@ static inline bool cpu_is_widened(const brim_tensor *t)
 {
   return t->producer == CPU_WIDENED_BF16 || t->producer == CPU_WIDENED_F16;
 }
-/* Returns the greatest number that becomes 0 when it is stored as this tensor's numbers are: half of the smallest that
- * the type has. */
+/* Returns the greatest number that becomes 0 when it is stored in this tensor's type: half of the type's smallest
+ * number. */
 static inline float cpu_stored_as_zero(const brim_tensor *t)
 {
   if (t->producer == CPU_WIDENED_BF16) return 0x1p-134f;
   return t->producer == CPU_WIDENED_F16 ? 0x1p-25f : 0;
 }
 
-/* norm_channels.c: the input that this result of a kernel may overwrite, so that the scratch of both is the same; -1
- * for none, as of other kernels. All the kernel's tensors have one size and are widened. */
+/* norm_channels.c: returns the index of the input that this result may overwrite, so that both share scratch; -1: none.
+ * All tensors of such a kernel have one size and are widened. */
 int32_t cpu_norm_overwritten(const brim_kernel *kernel, size_t result);
 
-/* For updates: the factor of the gradient, a parameter's decay, and the arguments of Adam's vector code. */
+/* For updates: the factor of the gradient, the parameter's decay, and the arguments of Adam's vector code. */
 double cpu_gradient_factor(const brim_launch *launch);
 double cpu_weight_decay(const brim_launch *launch);
 cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2);
 
-/* multiply16.c: for kernels that add up products of rows: their state is an int64_t, the rows of a grain, where sums
- * begin anew. */
+/* multiply16.c: the prepare and release functions of kernels that add up products of rows. The state is an int64_t: the
+ * rows of a grain, after which sums begin anew. */
 CPU_PREPARE(cpu_grain_rows_prepare);
 void cpu_grain_rows_release(void *self, void *state);
 
-/* Give outputs the order of in[0]; the second is for operations whose in[1] is converted if its order differs. */
+/* These functions give outputs the order of in[0]. The second is for operations whose in[1] is converted if its order
+ * differs. */
 CPU_PREPARE(cpu_follow_prepare);
 CPU_PREPARE(cpu_binary_prepare);
 
-/* For kernels that work on plain tensors: scratch for the inputs in another order; then input `i` in plain order, there
- * or in its own memory. A kernel's own scratch follows at cpu_plain_end(), if its prepare adds it. */
+/* For kernels that work on plain tensors. The first function requests scratch for inputs in another order; the second
+ * returns input `i` in plain order, in scratch or in its own memory. A kernel's own scratch starts at cpu_plain_end(),
+ * if its prepare adds some. */
 CPU_PREPARE(cpu_plain_prepare);
 const void *cpu_plain_input(cpu_backend *b, const brim_launch *launch, uint32_t i);
 void *cpu_plain_end(const brim_launch *launch);
-/* The same for kernels whose other inputs and outputs have the order of in[0]. */
+/* These functions do the same for kernels whose other inputs and outputs have the order of in[0]. */
 CPU_PREPARE(cpu_same_order_prepare);
 const void *cpu_same_order_input(cpu_backend *b, const brim_launch *launch, uint32_t i);
 void *cpu_same_order_end(const brim_launch *launch);

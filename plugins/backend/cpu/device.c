@@ -1,7 +1,7 @@
 /* This host's CPUs and memory, within the limits of its control groups, as one device or, if configured, as several
- * devices with limits: a ledger that all processes share counts the arenas on those, like a GPU's memory. An arena is
- * one mapping, populated when it is placed. Linux overcommits memory and later kills processes instead of refusing
- * memory, so the free memory is checked first. */
+ * devices with limits. A ledger that all processes share counts the arenas on devices with limits, like a GPU's memory.
+ * An arena is one mapping, populated when it is placed. Linux overcommits memory and later kills processes instead of
+ * refusing memory, so the free memory is checked first. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@ typedef struct mask {
   float scale; /* 1 / (1 - p) */
   int64_t first_sample, samples, samples_per_task;
   int64_t channels, pixels, block; /* [C/block][pixels][block]; other ranks: one pixel of block channels */
-  const float *x, *a;              /* a is added; NULL if nothing is */
+  const float *x, *a;              /* a: added to the result, or NULL */
   float *y;
 } mask;
 
@@ -68,7 +68,7 @@ static brim_status drop(cpu_backend *b, const brim_launch *launch, const float *
   m.channels = y->shape.rank == 4 ? y->shape.dim[1] : count / m.samples;
   m.pixels = count / m.samples / m.channels;
   m.block = y->shape.rank == 4 ? y->channel_block : m.channels;
-  if (m.pixels == 1) m.block = m.channels; /* every memory order is then the same */
+  if (m.pixels == 1) m.block = m.channels; /* with one pixel all memory orders are equal */
   m.samples_per_task = cpu_max(1, PIECE / (count / m.samples));
   cpu_pool_run(b->pool, cpu_divide_up(m.samples, m.samples_per_task), drop_samples, &m);
   return BRIM_OK;

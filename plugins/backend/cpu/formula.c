@@ -79,7 +79,7 @@ static uint8_t place_of(const uint8_t *now, uint8_t operand)
 
 static void plan_formula(const brim_formula *f, const brim_node *n, cpu_formula *out)
 {
-  uint8_t now[BRIM_FORMULA_UNIFORM] = {0}; /* for each register, the place of its value */
+  uint8_t now[BRIM_FORMULA_UNIFORM] = {0}; /* for each register, the place that now holds its value */
   for (uint32_t at = 0; at < f->lines; at++) {
     const brim_formula_line *l = &f->line[at];
     if (l->op == BRIM_FORMULA_LOAD) {
@@ -150,10 +150,10 @@ static void formula_release(void *self, void *state)
 typedef struct work {
   const brim_launch *launch;
   const prepared *how;
-  const float *in[BRIM_FORMULA_OPERANDS_MAX]; /* all in the memory order of the first input */
+  const float *in[BRIM_FORMULA_OPERANDS_MAX]; /* all inputs and outputs have the memory order of the first input */
   cpu_formula_run run;
   cpu_formula_places common; /* common to all blocks */
-  const float *same;         /* where the first place's repeated value lies */
+  const float *same;         /* repeated values of the places that have one value for all elements */
   float *threads;            /* scratch of the first thread */
   int64_t count, register_values, thread_values;
 } work;

@@ -49,7 +49,7 @@ private:
   const brim_formula *f_;
   const brim_node *n_;
   bool wide_;
-  int pointer_[2 * BRIM_FORMULA_OPERANDS_MAX] = {}; /* the register that holds it */
+  int pointer_[2 * BRIM_FORMULA_OPERANDS_MAX] = {}; /* for each pointer, the register that holds it */
 
   Xmm vector(int i) const { return wide_ ? static_cast<Xmm>(Xbyak::Zmm(i)) : static_cast<Xmm>(Xbyak::Ymm(i)); }
   Xmm temporary(int i) const { return vector((wide_ ? 24 : 11) + i); }
@@ -118,7 +118,7 @@ private:
     vmovups(temporary(i), same(CPU_PLACE_UNIFORM + operand - BRIM_FORMULA_UNIFORM));
     return temporary(i);
   }
-  /* to = x where the comparison of `a` with `b` holds, else y */
+  /* to = x where the comparison of `a` with `b` is true, else y */
   void choose(const Xmm &to, const Xmm &a, const Xmm &b, uint8_t compares, const Xmm &x, const Xmm &y)
   {
     if (wide_) {

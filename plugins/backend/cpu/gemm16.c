@@ -54,7 +54,7 @@ static inline __m256i half_row(const void *from, int64_t at, bool wide, __mmask1
   return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, (const float *)from + at));
 }
 
-/* Returns a row of 32 values. The first `values` are read; the others are 0. */
+/* Returns a row of 32 values: the first `values` are read, and the others are 0. */
 static inline vf row_of(const void *from, int64_t at, bool wide, uint32_t values)
 {
   const __mmask32 mask = (__mmask32)((1ull << values) - 1);
@@ -64,8 +64,8 @@ static inline vf row_of(const void *from, int64_t at, bool wide, uint32_t values
                                 1);
 }
 
-/* Returns pairs of values for 16 columns. A pair is a value of a row and of the next row, which lies `stride` further;
- * a row that does not exist gives 0. */
+/* Returns a pair of values for each of 16 columns: one from a row and one from the next row, which lies `stride`
+ * further. A row that does not exist gives 0. */
 static inline vf pairs_of(const void *from, int64_t at, bool wide, int64_t stride, int64_t rows, int64_t columns)
 {
   const __mmask16 mask = (__mmask16)((1u << columns) - 1);

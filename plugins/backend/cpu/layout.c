@@ -138,7 +138,7 @@ static CPU_PREPARE(reshape_prepare)
   const cpu_backend *b = self;
   const brim_tensor *x = node->in[0];
   brim_tensor *y = node->out[0];
-  if (brim_shape_equal(&x->shape, &y->shape)) { /* only passes a gradient on, so it shares the memory */
+  if (brim_shape_equal(&x->shape, &y->shape)) { /* this reshape only passes a gradient on, so it shares the memory */
     cpu_layout_set(y, x->channel_block);
     return BRIM_OK;
   }

@@ -290,8 +290,8 @@ static void gather_rows(void *arg, int64_t task, int32_t thread)
          (size_t)(p->features * value_bytes(p->small)));
 }
 
-/* Takes rows whose labels count, starting at `first`, and the ignored rows between them and up to the next row that
- * counts. */
+/* Takes the next piece: rows whose labels count, from `first` on. The piece ends before the next row that counts, so it
+ * also covers the ignored rows in between. */
 static void take_rows(problem *p, int64_t first)
 {
   const int64_t most = rows_at_once(p->rows, p->keeps_logits);
@@ -308,7 +308,7 @@ static void take_rows(problem *p, int64_t first)
     p->at[p->row_count++] = p->row_end;
   }
   const int64_t cut = (p->row_count - (end > p->end ? end[-1] : 0)) % CPU_GEMM16_STEP;
-  /* The next piece must begin with a whole step. */
+  /* in bfloat16 the piece ends at a whole step, because the next piece must begin with one */
   if (p->small && cut > 0 && p->row_end < p->rows && p->row_end < grain_end) {
     p->row_count -= cut;
     p->row_end = p->at[p->row_count];
@@ -358,7 +358,7 @@ static void look_at_rows(void *arg, int64_t task, int32_t thread)
 static void end_rows(const problem *p)
 {
   const double s = p->attr->smoothing;
-  for (int64_t row = p->row0; row < p->row_end; row++) { /* these values are for ignored rows */
+  for (int64_t row = p->row0; row < p->row_end; row++) { /* sets the values of ignored rows */
     p->loss[row] = 0;
     p->rank[row] = -1;
   }

@@ -54,7 +54,7 @@ static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, 
   for (int64_t columns = panel; columns <= panel * cpu_min(PANELS_MAX, panels); columns += panel) {
     const int64_t tasks = row_tasks * cpu_divide_up(g->n, columns);
     const int64_t block = rows * columns + PACKED_ROW * rows + PACKED_COLUMN * columns;
-    /* In quarters of a block's time. The 1 stands for the wait for the last blocks. */
+    /* The time in quarters of a block's time. The 1 stands for the wait for the last blocks. */
     const int64_t time = (4 * cpu_divide_up(tasks, threads) + 1) * block;
     if (time > least) continue;
     least = time;

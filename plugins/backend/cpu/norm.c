@@ -25,7 +25,7 @@ typedef struct rows {
   const cpu_simd *pointwise;
   cpu_norm_row row;
   const float *x, *dy;
-  float *y; /* or dx */
+  float *y; /* y; backward: dx */
   float *mean, *rstd;
   const float *given_mean, *given_rstd;
   int64_t count, per_task;

@@ -28,7 +28,7 @@ typedef struct work {
   bool relu;
   cpu_pool *pool;
   int64_t N, C, P, block;
-  int64_t unit, units;     /* samples of a unit (the last one also has the rest); number of units */
+  int64_t unit, units;     /* samples of a unit, and number of units; the last unit also has the samples that remain */
   int64_t strips, lanes;   /* pieces of a plane; channels of a piece */
   int64_t per_task, tasks; /* numbers of pieces */
   int64_t group, groups;   /* batch norm: samples of a set, and sets per channel */
@@ -36,7 +36,7 @@ typedef struct work {
   double eps;
   const float *x, *dy, *weight, *bias;
   const float *a;      /* added to the result before relu, or NULL */
-  float *y;            /* or dx */
+  float *y;            /* y; backward: dx */
   const float *result; /* backward: y, whose sign masks dy */
   float *masked;       /* backward: the masked dy is written here and used as dy; NULL: dy is not masked */
   float least;         /* backward without `result`: the greatest y that is stored as 0 */

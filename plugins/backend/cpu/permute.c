@@ -52,9 +52,9 @@ typedef struct permutation {
   const cpu_simd *simd;
   dims s;           /* all dimensions except those of a plane */
   int64_t to[DIMS]; /* the strides of these dimensions in y's memory */
-  int64_t rows;     /* of a plane: y's innermost dimension, whose stride in x is row_stride */
+  int64_t rows;     /* rows of a plane: y's innermost dimension, whose stride in x is row_stride */
   int64_t row_stride;
-  int64_t columns, column_stride; /* of a plane: x's innermost dimension; 1 if runs are copied */
+  int64_t columns, column_stride; /* columns of a plane: x's innermost dimension; 1 if runs are copied */
   int64_t count, per_task;        /* count: planes or runs */
   int64_t parts;                  /* parts of a plane, each with some of its columns */
   const float *x;

@@ -75,7 +75,7 @@ static void weigh(cpu_attention_tile *t)
     store(t->factor + r, exponential(load(before + r) - load(t->greatest + r)));
   for (int64_t r = 0; r < t->rows; r++) {
     const float sum = weigh_row(t->score + r * CPU_ATTENTION_KEYS, t->seen[r], t->columns, t->greatest[r]);
-    if (t->seen[r] == 0) t->factor[r] = 1; /* no key so far; -inf minus -inf would be NaN */
+    if (t->seen[r] == 0) t->factor[r] = 1; /* the row has no key so far, and -inf minus -inf would be NaN */
     t->sum[r] = t->sum[r] * t->factor[r] + sum;
   }
 }

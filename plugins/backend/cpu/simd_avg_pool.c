@@ -25,7 +25,7 @@ static inline float sum_row(const float *x, int64_t count, int64_t step)
   return ADD_UP(part);
 }
 
-/* Does the same for LANES channels. */
+/* Returns the sum of a row for LANES channels at a time. */
 static inline vf sum_row_vector(const float *x, int64_t count, int64_t step)
 {
   vf part[PARTS] = {{0}}, sum = {0};

@@ -14,7 +14,7 @@ enum cpu_binary_op { CPU_ADD, CPU_SUB, CPU_MUL, CPU_DIV, CPU_BINARY_COUNT };
 typedef struct cpu_broadcast {
   cpu_binary binary[CPU_BINARY_COUNT][2][2];                   /* [op][a is repeated][b is repeated] */
   void (*add_row)(const float *x, double *sum, int64_t count); /* sum[i] += x[i] */
-  double (*sum_row)(const float *x, int64_t count);            /* the order depends on `count` alone */
+  double (*sum_row)(const float *x, int64_t count);            /* the order of additions depends on `count` alone */
   /* Process one row. y may be x; dx may be y or dy. */
   void (*softmax)(const float *x, float *y, int64_t count);
   void (*softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);

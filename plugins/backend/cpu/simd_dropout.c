@@ -92,7 +92,7 @@ static int64_t dropout_vectors(const brim_dropout_key *key, float scale, int64_t
 void CPU_NAME(simd_dropout_run)(const brim_dropout_key *key, float scale, int64_t sample, int64_t block, int64_t run,
                                 int64_t stride, const float *x, const float *a, float *y, int64_t count)
 {
-  if (run == stride) run = stride = BLOCKS; /* one long run */
+  if (run == stride) run = stride = BLOCKS; /* runs without gaps are one long run */
   if (BLOCKS % run != 0) {
     for (int64_t i = 0; i < count; i += 4 * run, block += stride) {
       const int64_t rest = count - i < 4 * run ? count - i : 4 * run;

@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
   multiply_strided(t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, rows, vectors);
 }
 
-/* Does less work if only one vector per row, or only GEMM_ROWS_PART rows, are needed. */
+/* Does the work of multiply, but less of it if only one vector per row, or only GEMM_ROWS_PART rows, are needed. */
 static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64_t depth, const float *a,
                                                                   int row_stride, int depth_stride, const float *b,
                                                                   int64_t rows, int64_t columns)
@@ -110,8 +110,8 @@ static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0
   }
 }
 
-/* Does the same for B stored as [N,K]. Vectors past the last column are not written. Columns past it within a vector
- * are copies of it. No result of either is stored. */
+/* Does the same for B stored as [N,K]. Vectors past the last column are not written. Within a vector, columns past the
+ * last one are copies of the last. The results of neither are stored. */
 static void pack_panel_transposed(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
   for (int64_t j = 0; j < columns; j += LANES) {

@@ -33,7 +33,7 @@ static inline void store_part(float *p, vf v, int64_t count)
   for (int64_t i = 0; i < count; i++) p[i] = values[i];
 #endif
 }
-/* Do the same for up to LANES elements. */
+/* Load and store up to LANES elements. */
 static inline vf load_some(const float *p, int64_t count)
 {
   return count == LANES ? load(p) : load_part(p, count);

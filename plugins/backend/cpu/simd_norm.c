@@ -171,8 +171,8 @@ static void products(const cpu_norm_plane *p, const float *x, const float *dy, c
     products_of(p, x, dy, mean, sum, product);
 }
 
-/* If there are few lanes and no gap between pixels, treats several pixels as one pixel with more lanes. Returns the
- * number of lanes. */
+/* If there are few lanes and no gap between pixels, treats several pixels as one pixel with more lanes, and repeats the
+ * coefficients for them. Returns the number of lanes. */
 static int64_t repeat(const cpu_norm_plane *p, cpu_norm_lanes *by)
 {
   if (p->stride != p->lanes) return p->lanes;
@@ -279,8 +279,8 @@ static void row(cpu_norm_row *r, const float *x, float *y)
   }
 }
 
-/* Sums g and g * (x - mean), with g = dy * weight. g is rounded as in its later use, so that it equals its mean if a
- * row has a single value. */
+/* Sums g and g * (x - mean), with g = dy * weight. Rounds g as its later use does, so that g equals its mean if a row
+ * has a single value. */
 static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, double *sum, double *product)
 {
   double way[LANES], product_way[LANES];

@@ -38,7 +38,7 @@ typedef struct cpu_norm_simd {
   void (*products)(const cpu_norm_plane *p, const float *x, const float *dy, const float *mean, double *sum,
                    double *product);
   void (*scale)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, float *y);
-  /* As scale, and adds a to y. */
+  /* Does the work of `scale`, and adds a to y. */
   void (*scale_add)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, const float *a, float *y);
   /* masked = 0 where the y of scale is at most `least`, else dy. */
   void (*mask)(const cpu_norm_plane *p, cpu_norm_lanes *by, float least, const float *x, const float *dy,

@@ -3,7 +3,7 @@
  * bits of a value do not depend on whether channels are in blocks. */
 #include "simd_upsample.h"
 
-/* to = here * x + next * after */
+/* to = here * x + next * after, for each element */
 static inline void blend(const cpu_tap *t, const float *restrict x, const float *restrict after, int64_t count,
                          float *restrict to)
 {

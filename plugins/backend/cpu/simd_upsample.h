@@ -6,7 +6,7 @@
 /* The taps of a row or column of y: its value is here * x[at] + next * x[at + 1]. */
 typedef struct cpu_tap {
   int64_t at;
-  float here, next; /* next is 0 if the value is x[at] */
+  float here, next; /* next: 0 if the value is x[at] */
 } cpu_tap;
 
 /* A plane: `lanes` adjacent channels (the tensor's channel block) of one sample. */

@@ -52,13 +52,13 @@ typedef struct second {
   float factor;
   bool adds; /* the second half adds the rounded result to in[0], and the kernel gets zeros instead of in[0] */
   bool next; /* adds the rounded result to the last input, which the kernel does not read */
-  void (*relu)(const float *x, float *y, int64_t count); /* is applied after that; NULL: nothing */
+  void (*relu)(const float *x, float *y, int64_t count); /* applied after `function`; NULL: nothing is applied */
 } second;
 
 /* The state of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
-  bool overwrites; /* the kernel writes the gradients of the first micro-batch */
+  bool overwrites; /* in the first micro-batch the kernel writes gradients instead of adding them */
   second second;
   void *state; /* the kernel's state, if no tensor is small; the other members are then not set */
   operand *operand;
@@ -67,7 +67,7 @@ typedef struct wrapped {
   part part[2];        /* for a slice, and for the samples after the last whole slice */
   size_t parts;
   void **place;     /* addresses by operand, for one run; allocated after the operands */
-  uint64_t ordered; /* offset in scratch of the second half's operand, converted to the result's order (second.next) */
+  uint64_t ordered; /* offset in scratch of the operand of second.next, converted to the result's order */
 } wrapped;
 
 /* ---- conversions ---- */
@@ -454,13 +454,14 @@ static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype,
   cpu_pool_run(backend->pool, cpu_divide_up(s.count, PIECE), settle_piece, &s);
 }
 
-/* The second half: rounds the first half's value, which is in scratch, applies the second half, and rounds again. */
+/* The second half of a fused operation: rounds the first half's value in scratch, applies the second half, and rounds
+ * again. */
 typedef struct ending {
   const cpu_half *half;
   second second;
   float *x;
   const uint16_t *a; /* the operand to add, possibly in the result's memory */
-  const float *wide; /* the same operand in another order, instead of `a` */
+  const float *wide; /* this operand in the result's order, if its own order differs; used instead of `a` */
   uint16_t *between; /* the first half's value, if it is also a result; else NULL */
   uint16_t *y;
   int64_t count;

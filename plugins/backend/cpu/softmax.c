@@ -4,7 +4,7 @@
 enum { PIECE = 16384 }; /* elements per task; at least one row */
 
 typedef struct rows {
-  void (*forward)(const float *x, float *y, int64_t count); /* or: */
+  void (*forward)(const float *x, float *y, int64_t count); /* either `forward` or `backward` is set */
   void (*backward)(const float *y, const float *dy, float *dx, int64_t count);
   const float *in[2];
   float *out;

@@ -1,10 +1,10 @@
 /* Functions of single elements, and their gradients: y = f(x), and dx = dy f'(x), or f' as a function of y if possible
  * (arithmetic.h has the formulas, core/graph/ops/activation.c declares which is kept).
  *
- * The time is that of moving 2 or 3 times the tensor's bytes. So every thread moves 16 bytes at a time of each tensor,
- * neighbouring threads neighbouring bytes, in the order of memory. The function is a template argument, as a branch for
- * each element would cost bf16 and fp16 more than the memory does. A thread reads its elements before it writes them,
- * so y may overwrite x, and dx may overwrite dy or the kept tensor. */
+ * A kernel takes the time of moving 2 or 3 times the tensor's bytes. So every thread moves 16 bytes at a time of each
+ * tensor, neighbouring threads neighbouring bytes, in the order of memory. The function is a template argument, because
+ * in bf16 and fp16 a branch for each element would take longer than the memory. A thread reads its elements before it
+ * writes them, so y may overwrite x, and dx may overwrite dy or the kept tensor. */
 #include "arithmetic.h"
 #include "kernel.cuh"
 
@@ -65,7 +65,7 @@ template <int KIND> static brim_status gradient(cuda_backend *b, const brim_laun
                                     (T *)l->out[0], (const T *)l->in[0], (const T *)dy, factor, count));
 }
 
-/* `how` is function or gradient. */
+/* how: the template `function` or `gradient`. */
 #define KERNEL(id, op_, how, kind, prepare_)                                                                           \
   static CUDA_RUN(id##_run)                                                                                            \
   {                                                                                                                    \
@@ -88,7 +88,7 @@ GRADIENT(silu_grad, CUDA_SILU);
 GRADIENT(sigmoid_grad, CUDA_SIGMOID);
 GRADIENT(tanh_grad, CUDA_TANH);
 
-/* One operation, three functions. */
+/* An operation with three functions, one for each approximation. */
 #define BY_APPROXIMATION(id, how, prepare_)                                                                            \
   static CUDA_RUN(id##_run)                                                                                            \
   {                                                                                                                    \

@@ -24,8 +24,9 @@ typedef struct job {
   matrix of;
   const float *g;
   float *p, *row, *column, *m;
-  double *square, *parameter; /* [rows * stripes]: sums of squares of g, later of u; and of p */
-  float *part;                /* [bands][columns] */
+  /* [rows * stripes]: square: sums of squares of g, later of u; parameter: sums of squares of p. */
+  double *square, *parameter;
+  float *part;    /* [bands][columns] */
   double *result;
   const double *scale;
   cuda_control *control;

@@ -17,7 +17,7 @@ enum { THREADS = BRIM_CODE8_BLOCK, SIGNED = 129, UNSIGNED = 256 };
 
 /* Magnitudes, and the upper border of each; the last is infinite. */
 typedef struct codes {
-  float magnitude[SIGNED + UNSIGNED], border[SIGNED + UNSIGNED]; /* with a sign, then without */
+  float magnitude[SIGNED + UNSIGNED], border[SIGNED + UNSIGNED]; /* codes with a sign first, then codes without */
 } codes;
 
 typedef struct job {

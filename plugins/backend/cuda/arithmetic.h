@@ -3,7 +3,7 @@
  * reference backend, including overflow, NaN and infinities.
  *
  * A cuda_activation whose kind is a compile-time constant, as in cuda_activate({CUDA_GELU, 0}, x), costs only that
- * function. One that is a kernel's argument costs a branch, which all threads take alike. */
+ * function. One that is a kernel's argument costs a branch, in which all threads take the same way. */
 #ifndef CUDA_ARITHMETIC_H
 #define CUDA_ARITHMETIC_H
 #include <math.h>
@@ -25,7 +25,7 @@ enum cuda_activation_kind {
   CUDA_TANH,
   CUDA_EXP,
   CUDA_SCALE,       /* factor * x */
-  CUDA_DROPPED_RELU /* a gradient alone, of relu of dropout, which multiplies by factor what it keeps */
+  CUDA_DROPPED_RELU /* gradient of relu of dropout: dy * factor where the value was kept, else 0 */
 };
 typedef struct cuda_activation {
   int kind; /* enum cuda_activation_kind */

@@ -217,10 +217,12 @@ static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t
   const attention_sizes a = attention_sizes_of(l, form, places);
   CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
     const attention_inputs<T> in = attention_inputs_of<T>(l, form);
-    if constexpr (sizeof(T) < sizeof(float))
+    if constexpr (sizeof(T) < sizeof(float)) {
       if (cuda_attention_takes_tensor_cores(b, l->node, &form)) return attention_mma(b, l, a, in);
-    if (attention_is_limited(a)) return launch_attention<T, true>(b, l, a, in);
-    return launch_attention<T, false>(b, l, a, in);
+    } else if (!attention_is_limited(a)) {
+      return launch_attention<T, false>(b, l, a, in);
+    }
+    return launch_attention<T, true>(b, l, a, in);
   });
 }
 

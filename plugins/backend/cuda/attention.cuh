@@ -84,7 +84,9 @@ static inline attention_operands<T> attention_operands_of(const brim_launch *lau
   return o;
 }
 
-/* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. */
+/* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. In 16 bits the
+ * kernels with fp32 arithmetic are only built LIMITED, because they serve what tensor cores do not: cached keys,
+ * unusual heads and backend.attention=own_fp32. */
 static inline bool attention_is_limited(const attention_sizes &a)
 {
   return a.places || a.window > 0 || a.softcap > 0;
@@ -140,8 +142,8 @@ template <bool LIMITED> static __device__ inline float attention_slope(const att
   return 1 - capped / a.softcap * (capped / a.softcap);
 }
 
-/* The positions of a query's and of a key's D numbers; of a query's in y and dy; of lse and delta of a head's queries.
- */
+/* Return the index of the first of a query's D numbers in q; of a key's in k and v; of a query's in y and dy; and of a
+ * query's number in lse and delta. */
 static __device__ inline int64_t attention_query(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
 {
   return (n * a.queries + t) * a.q_stride + h * a.size;
@@ -178,7 +180,8 @@ static __device__ inline attention_dropout attention_dropout_of(const cuda_contr
   return z;
 }
 
-/* A bit for each of the elements e .. e+3: 1 if it is kept. Their random numbers are one block, or parts of two. */
+/* Returns a bit for each of the elements e .. e+3: 1 if the element is kept. The random numbers of these elements are
+ * one block, or parts of two blocks. */
 static __device__ inline unsigned attention_keep4(const attention_dropout &z, int64_t sample, int64_t e)
 {
   const int skip = (int)(e & 3);
@@ -193,7 +196,8 @@ static __device__ inline unsigned attention_keep4(const attention_dropout &z, in
   return bits >> skip & 15;
 }
 
-/* For rows of queries: bit i*C + j is the thread's row i, column j. row, column: the tile's first, in the sequences. */
+/* For rows of queries: bit i*C + j belongs to the thread's row i, column j. row, column: the first of the tile, counted
+ * in the sequences. */
 template <int R, int C>
 static __device__ inline unsigned attention_kept_keys(const attention_sizes &a, const attention_dropout &z, int64_t n,
                                                       int64_t h, int64_t row, int64_t column)
@@ -207,8 +211,8 @@ static __device__ inline unsigned attention_kept_keys(const attention_sizes &a, 
   return bits;
 }
 
-/* For rows of keys. Four neighbouring keys are rows of four lanes; each lane draws for a quarter of the columns, and
- * they exchange the results. */
+/* For rows of keys. Four neighbouring keys are rows of four lanes. Each lane draws the numbers for a quarter of the
+ * columns, and the four lanes exchange the results. */
 template <int R, int C>
 static __device__ inline unsigned attention_kept_queries(const attention_sizes &a, const attention_dropout &z,
                                                          int64_t n, int64_t h, int64_t row, int64_t column)

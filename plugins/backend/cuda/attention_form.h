@@ -1,4 +1,5 @@
-/* How q, k and v lie in memory: three tensors, or parts of one (attention_qkv). For the host; C and C++. */
+/* Describes how q, k and v lie in memory: as three tensors, or as parts of one (attention_qkv). For the host; C and
+ * C++. */
 #ifndef CUDA_ATTENTION_FORM_H
 #define CUDA_ATTENTION_FORM_H
 #include <stdbool.h>

@@ -25,7 +25,7 @@
 #include "attention_library.h"
 #include "attention_mma.cuh"
 
-/* Rows are queries, with delta given or computed here, or keys. */
+/* Rows are queries (with delta read, or computed by this kernel) or keys. */
 enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
 template <int DEPTH_, int R_, int C_, enum rows ROLE, bool LIMITED_>
 struct cut {
@@ -42,7 +42,7 @@ struct place {
   int chunk;
 };
 
-/* Shared memory. `first` holds q or k, for scores; `second` holds v or dy. */
+/* Parts of shared memory. first_: tiles of q or k, for scores; second_: tiles of v or dy. */
 template <typename X> struct tiles {
   float *first_rows, *second_rows, *first_columns, *second_columns, *weights, *lse, *delta;
 };
@@ -267,7 +267,7 @@ static __device__ inline void make_keys(const attention_sizes &a, const attentio
   for (at.head = at.group * sharing; at.head < (at.group + 1) * sharing; at.head++)
     for (at.column = first; at.column < a.queries; at.column += X::COLUMNS) {
       if (X::LIMITED && attention_low<true>(a, at.sample, at.column) >= at.row + X::ROWS)
-        break; /* later queries do not see these keys either */
+        break; /* later queries do not see these keys either, so the loop ends */
       add_tile<T, X>(a, z, at, rows_there, o, &none, dk, dv);
       rows_there = true;
     }
@@ -346,14 +346,10 @@ static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const atte
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
   /* Sizes of which a multiprocessor's registers and shared memory hold two or three blocks. */
-  switch (attention_depth(a.size)) {
-  case 32:
-    return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o);
-  case 64:
-    return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o);
-  default:
-    return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o);
-  }
+  if constexpr (sizeof(T) == sizeof(float))
+    if (attention_depth(a.size) == 32) return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o);
+  if (attention_depth(a.size) <= 64) return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o);
+  return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o);
 }
 
 static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t y)
@@ -363,10 +359,12 @@ static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t
   const attention_sizes a = attention_sizes_of(l, form, y + 3);
   CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
     const attention_operands<T> o = attention_operands_of<T>(l, form, y);
-    if constexpr (sizeof(T) < sizeof(float))
+    if constexpr (sizeof(T) < sizeof(float)) {
       if (cuda_attention_takes_tensor_cores(b, l->node, &form)) return attention_mma_grad(b, l, a, o);
-    if (attention_is_limited(a)) return launch_grad<T, true>(b, l, a, o);
-    return launch_grad<T, false>(b, l, a, o);
+    } else if (!attention_is_limited(a)) {
+      return launch_grad<T, false>(b, l, a, o);
+    }
+    return launch_grad<T, true>(b, l, a, o);
   });
 }
 

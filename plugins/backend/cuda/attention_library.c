@@ -1,10 +1,10 @@
-/* Which kernels compute a node of attention:
+/* Chooses the kernels that compute a node of attention:
  *
  *     the library                              16 bits, without dropout, documents, windows and soft caps
  *     attention_mma.cu, attention_mma_grad.cu  on tensor cores: 16 bits, heads of 8, 16 .. 128 numbers, no cached keys
  *     attention.cu, attention_grad.cu          fp32 multiply-adds: everything, but many times slower
  *
- * And the library's runs, some samples at a time if its plan requires that. */
+ * This file also runs the library's plans, some samples at a time if a plan requires that. */
 #include "attention_library.h"
 
 #include <stdlib.h>
@@ -120,7 +120,7 @@ static void *part(const void *of, int64_t run, uint64_t bytes)
   return (char *)of + (uint64_t)run * bytes;
 }
 
-/* Keys or values, or their gradients: the part of a joined tensor from number `first` on, or a tensor of their own. */
+/* Returns keys or values, or their gradients: tensor `own`, or in a joined tensor the part from number `first` on. */
 static void *keys(const brim_launch *l, const library_state *s, void *const *of, uint32_t own, int64_t first)
 {
   if (!s->form.joined) return of[own];
@@ -130,7 +130,7 @@ static void *keys(const brim_launch *l, const library_state *s, void *const *of,
 static cuda_sdpa_values values_of(const brim_launch *l, const library_state *s, int64_t run)
 {
   const int64_t key = attention_first_key(l->node, &s->form), value = attention_first_value(l->node, &s->form);
-  const uint32_t y = s->form.joined ? 1 : 3; /* its input in the gradient, followed by lse and dy */
+  const uint32_t y = s->form.joined ? 1 : 3; /* index of y among the gradient's inputs; lse and dy follow */
   void *const *in = l->in, *const *out = l->out;
   const bool back = s->result == CUDA_SDPA_GRADIENTS;
   cuda_sdpa_values v = {.q = part(in[0], run, s->query_bytes),

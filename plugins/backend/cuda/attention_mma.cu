@@ -28,7 +28,7 @@ struct place {
   int first, sample, head; /* 32 bits, to save registers */
 };
 
-/* Two tiles of k and of v each. */
+/* Shared memory has two tiles of k and two of v. */
 template <typename T, typename X> static __device__ inline T *tile_of(int stage, bool is_value)
 {
   return static_cast<T *>(cuda_dynamic_shared()) + (2 * stage + is_value) * X::TILE;
@@ -86,7 +86,7 @@ static __device__ inline void add_tile(const attention_sizes &a, const attention
   const T *k = tile_of<T, X>(stage, false);
   float score[X::N][4] = {};
   tile_range<2> range = {};
-  unsigned kept = ~0u; /* drawn now, while few registers are in use */
+  unsigned kept = ~0u; /* dropout's mask is drawn now, while few registers are in use */
   if (a.dropout_p > 0) kept = attention_mma_kept_keys<X::N>(a, z, at.sample, at.head, at.first, key);
 #pragma unroll
   for (int d = 0; d < X::DEPTH / 16; d++)
@@ -140,7 +140,7 @@ static __device__ inline void attend(const attention_sizes &a, const attention_d
   uint32_t q[X::DEPTH / 16][4];
   result<X> r = {};
   r.greatest[0] = r.greatest[1] = -INFINITY;
-  T *const q_tile = tile_of<T, X>(1, false); /* before the second tile of k */
+  T *const q_tile = tile_of<T, X>(1, false); /* in shared memory, q lies where the second tile of k will lie */
   mma_copy_tile<X::DEPTH, ATTENTION_MMA_ROWS, TILE_THREADS>(
       q_tile, in.q + attention_query(a, at.sample, at.head, at.first), a.q_stride, a.queries - at.first, a.size);
   load<T, X>(a, at, key, 0, in);

@@ -10,7 +10,7 @@
 #define ATTENTION_LOG2E 1.44269504f /* log2(e): exponentials are powers of two here */
 #define ATTENTION_LN2 0.693147181f
 
-/* [step] Nodes for which cuda_attention_takes_tensor_cores. T: cuda_bf16 or cuda_f16. */
+/* For nodes for which cuda_attention_takes_tensor_cores returns true. T: cuda_bf16 or cuda_f16. [step] */
 template <typename T>
 brim_status attention_mma(cuda_backend *b, const brim_launch *launch, const attention_sizes &a,
                           const attention_inputs<T> &in);
@@ -41,7 +41,8 @@ template <bool LIMITED> static __device__ inline float attention_exponent(const 
                  : (ATTENTION_LOG2E * a.scale) * product;
 }
 
-/* Hides that the key is the same for all tiles: the compiler would keep the keys of all ten rounds, in 20 registers. */
+/* Hides from the compiler that all tiles have the same key: otherwise it would keep the keys of all ten rounds, in 20
+ * registers. */
 static __device__ inline attention_dropout attention_mma_hidden(attention_dropout z)
 {
 #ifndef CUDA_EMULATED
@@ -50,11 +51,10 @@ static __device__ inline attention_dropout attention_mma_hidden(attention_dropou
   return z;
 }
 
-/* Dropout's mask of the warp's 16 rows and 8 N columns, drawn four neighbouring keys at a time: bit 4 j + e is sum
- * [j][e]. row, column: the tile's first, in the sequences; N at most 8.
- *
- * Rows of queries: of 16 x 8 pairs each lane draws four. The two lanes whose sums belong to the same keys draw them for
- * one row each, and exchange. */
+/* Dropout's mask of the warp's 16 rows and 8 N columns (N at most 8): bit 4 j + e belongs to sum [j][e]. Each lane
+ * draws four neighbouring keys at a time. row, column: the first of the tile, counted in the sequences.   Rows of
+ * queries: each lane draws four of 16 x 8 pairs. Two lanes have sums of the same keys; each draws these keys for one of
+ * the two rows, and the lanes exchange the results. */
 template <int N>
 static __device__ inline unsigned attention_mma_kept_keys(const attention_sizes &a, const attention_dropout &each,
                                                           int64_t n, int64_t h, int64_t row, int64_t column)
@@ -69,7 +69,8 @@ static __device__ inline unsigned attention_mma_kept_keys(const attention_sizes 
   const unsigned upper = c % 2 ? theirs : own, lower = c % 2 ? own : theirs;
   return (upper >> shift & 0x33333333u) | (lower >> shift & 0x33333333u) << 2;
 }
-/* Rows of keys: the four lanes whose sums belong to the same keys and queries draw them for a half and a query each. */
+/* Rows of keys: four lanes have sums of the same keys and queries. Each draws numbers for one half of the keys and one
+ * query, and the lanes exchange the results. */
 template <int N>
 static __device__ inline unsigned attention_mma_kept_queries(const attention_sizes &a, const attention_dropout &each,
                                                              int64_t n, int64_t h, int64_t row, int64_t column)

@@ -26,8 +26,8 @@ struct place {
   int row, column, sample, head, group; /* 32 bits, to save registers */
 };
 
-/* Shared memory. `first` holds q or k, for scores; `second` holds v or dy. lse and delta: of columns that are queries;
- * of rows that are queries, delta is at the beginning of lse. */
+/* Parts of shared memory. first_: tiles of q or k, for scores; second_: tiles of v or dy. lse and delta belong to
+ * columns that are queries. If rows are queries, delta of the rows is at the beginning of lse. */
 template <typename T, typename X> struct tiles {
   T *first_rows, *second_rows, *first_columns, *second_columns;
   float *lse, *delta;
@@ -118,13 +118,14 @@ template <typename X> static __device__ inline bool is_seen_whole(const attentio
   return at.column + X::COLUMNS <= a.queries && attention_first(a, at.row + ATTENTION_MMA_ROWS - 1) <= at.column;
 }
 
-/* Values of the thread's rows, if they are queries. lse: as an exponent of two; error: this lane's part. */
+/* Values of the thread's rows, if these are queries. lse is an exponent of two; error is this lane's part of the
+ * sum. */
 struct row_values {
   float lse[2], delta[2], error[2];
 };
 
-/* Turns products into p * z / kept and ds / scale for keys; into slope * p, and ds / scale by the uncorrected delta,
- * for queries. */
+/* Replaces products. Rows of keys: by p * z / kept and ds / scale. Rows of queries: by slope * p, and by ds / scale
+ * with the uncorrected delta. */
 template <typename T, typename X>
 static __device__ inline void differentiate(const attention_sizes &a, const attention_dropout &z, const place &at,
                                             unsigned kept, const tiles<T, X> &m, row_values *r, float (&p)[X::N][4],
@@ -158,7 +159,7 @@ static __device__ inline void add_tile(const attention_sizes &a, const attention
 {
   const tiles<T, X> m = tiles_of<T, X>(stage);
   const int row = (int)threadIdx.x / CUDA_WARP * 16;
-  unsigned kept = ~0u; /* drawn now, while few registers are in use */
+  unsigned kept = ~0u; /* dropout's mask is drawn now, while few registers are in use */
   if (a.dropout_p > 0)
     kept = X::KEYS ? attention_mma_kept_queries<X::N>(a, z, at.sample, at.head, at.row, at.column)
                    : attention_mma_kept_keys<X::N>(a, z, at.sample, at.head, at.row, at.column);
@@ -174,8 +175,9 @@ static __device__ inline void add_tile(const attention_sizes &a, const attention
   }
 }
 
-/* Moves to the next tile of columns; keys have those of each query head that shares them. Returns whether there is one.
- * low, high: the range of columns; queries after the first that no longer sees the keys do not see them either. */
+/* Moves to the next tile of columns. For keys, the tiles of each query head that shares them follow. Returns false if
+ * no tile is left. low, high: the range of columns. Once a query no longer sees the keys, later queries do not see them
+ * either. */
 template <typename X> static __device__ inline bool advance(const attention_sizes &a, int low, int high, place *at)
 {
   at->column += X::COLUMNS;
@@ -187,7 +189,7 @@ template <typename X> static __device__ inline bool advance(const attention_size
   return ++at->head < (at->group + 1) * (int)(a.heads / a.kv_heads);
 }
 
-/* Adds all tiles of columns in [low, high). The rows, and the first tile if there is one, are being loaded. */
+/* Adds all tiles of columns in [low, high). The caller has started to load the rows and the first tile, if any. */
 template <typename T, typename X>
 static __device__ inline void add_tiles(const attention_sizes &a, const attention_dropout &z, place at, int low,
                                         int high, const attention_operands<T> &o, row_values *r,

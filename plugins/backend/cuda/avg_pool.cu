@@ -54,7 +54,8 @@ template <typename T>
 static __device__ inline double sum_of(const T *x, const cuda_pool &p, const cuda_pixel &at, cuda_range rows,
                                        cuda_range columns, int first, int step)
 {
-  const bool whole = columns.from == 0 && columns.to == p.extent[1]; /* its rows are contiguous, like a single row */
+  /* The window's rows are contiguous, like a single row. */
+  const bool whole = columns.from == 0 && columns.to == p.extent[1];
   const int64_t width = whole ? (rows.to - rows.from) * p.extent[1] : columns.to - columns.from;
   const int64_t height = whole ? 1 : rows.to - rows.from;
   const T *corner = x + cuda_at_x(&p, &at, rows.from, columns.from);
@@ -71,7 +72,7 @@ static __device__ inline double sum_of(const T *x, const cuda_pool &p, const cud
   }
 }
 
-/* lanes is 1. Called by whole warps. */
+/* For lanes = 1. Whole warps call it. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     large_plain_kernel(T *__restrict__ y, const T *__restrict__ x, const cuda_pool p, int64_t count)
@@ -85,7 +86,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* Packs of one channel; `slabs`: groups of 32 of them. */
+/* A block has a window of the channels of one slab; `slabs` is the number of slabs, groups of 32 channels. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     large_last_kernel(T *__restrict__ y, const T *__restrict__ x, const cuda_pool p, const cuda_divider slabs,
@@ -112,8 +113,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* ---- gradient ---- */
 
-/* At least 4 blocks on a multiprocessor, so at most 64 registers; by default the compiler aims at more blocks, and
- * spills. */
+/* At least 4 blocks share a multiprocessor, so a thread has at most 64 registers. By default the compiler aims at more
+ * blocks, and spills registers. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS, 4)
     grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const cuda_pool p, int64_t count)

@@ -83,7 +83,7 @@ static __device__ inline void combine(T *y, operand a, operand b, const rows_wal
   cuda_store_values<V>(y + at, va);
 }
 
-/* With vectors, V divides the rows' length, or there is only one row, whose end is processed by elements. */
+/* If `V` > 1, V divides the rows' length, or there is only one row, whose end is processed by elements. */
 template <typename T, enum op OP, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     combine_kernel(T *y, operand a, operand b, const __grid_constant__ rows_walk r, int64_t count)

@@ -1,6 +1,6 @@
-/* A walk over a tensor in the order of its memory, and over operands that are repeated to its shape. Neighbouring
- * dimensions that all of them step through uniformly are merged. Operands may have different orders in memory: only
- * their steps differ, so none needs to be converted. */
+/* A walk over a tensor in memory order, and over operands that are repeated to its shape. Neighbouring dimensions are
+ * merged if the tensor and all operands step through them uniformly. The memory orders of operands may differ: only
+ * their steps then differ, so no operand needs to be converted. */
 #ifndef CUDA_BROADCAST_H
 #define CUDA_BROADCAST_H
 #include <stdbool.h>

@@ -27,15 +27,16 @@ typedef struct cuda_plugin_params {
 } cuda_plugin_params;
 
 typedef struct cuda_card_peaks {
-  double f32, tf32, small; /* TFLOP/s: fp32 outside of tensor cores; products by tensor cores, small: bf16 and fp16 */
+  double f32, tf32, small; /* TFLOP/s: f32: fp32 outside of tensor cores; tf32, small: products by tensor cores, small
+                              in bf16 and fp16 */
   double memory;           /* GB/s */
 } cuda_card_peaks;
 
 typedef struct cuda_card {
-  const char *name; /* as the driver names it */
+  const char *name; /* the driver's name for the card */
   int capability;   /* 90: compute capability 9.0 */
   int processors;   /* multiprocessors */
-  uint64_t bytes;   /* of memory that programs see */
+  uint64_t bytes;   /* memory that programs see */
   cuda_card_peaks peak;
 } cuda_card;
 
@@ -43,21 +44,21 @@ typedef struct cuda_card {
 const cuda_card *cuda_card_of(const cuda_backend *b);
 /* The rates of a GPU of this name; of another one, those that are not known are 0. */
 void cuda_card_rates(const cuda_backend *b, const char *name, brim_device_rates *out);
-/* The types that the tensor cores of a GPU of this compute capability multiply: see brim_device_info. */
+/* Returns the types that the tensor cores of this compute capability multiply: see brim_device_info. */
 uint32_t cuda_card_multiplies(int capability);
 /* Describes the card of an instance that has one. */
 brim_status cuda_card_describe(const cuda_backend *b, int device, brim_device_info *out);
 /* Selects the card: its properties, without streams and handles. */
 void cuda_card_select(cuda_backend *b, const cuda_card *card);
-/* ENODEVICE: nothing can be placed on a described card. */
+/* Returns ENODEVICE, because nothing can be placed on a described card. */
 brim_status cuda_card_refuse(const cuda_card *card);
 
-/* The answers that load.c gives instead of the libraries. */
+/* Plans that load.c returns in place of the libraries' plans. */
 brim_status cuda_card_product(cuda_product_plan **plan, uint64_t *scratch_bytes);
 brim_status cuda_card_dnn(cuda_dnn_plan **plan, uint64_t *scratch_bytes);
 brim_status cuda_card_sdpa(const cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
                            uint64_t *scratch_bytes);
-/* Whether a plan of a library is one of these. */
+/* Whether one of the three functions above made the plan. */
 bool cuda_card_made(const void *plan);
 
 #ifdef __cplusplus

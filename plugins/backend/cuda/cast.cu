@@ -21,7 +21,8 @@ static __device__ inline void cast_transposed(const cuda_table_entry &e, int64_t
   const From *x = static_cast<const From *>(e.tensor[0]);
   To *y = static_cast<To *>(e.tensor[1]);
   const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE), whole = (int64_t)e.matrix.depth * e.matrix.taps;
-  const int64_t first = start / whole * whole; /* of a matrix; the rest of an index is below whole + the piece */
+  /* `first` is the start of a matrix; an index relative to it is below whole + CUDA_UPDATE_PIECE. */
+  const int64_t first = start / whole * whole;
   for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS) {
     const int64_t k = (i - first) / whole;
     const uint32_t at = (uint32_t)(i - first - k * whole), tap = at / e.matrix.depth, d = at - tap * e.matrix.depth;
@@ -52,7 +53,7 @@ template <typename To, typename From> static __device__ inline void cast_piece(c
       p.store(y + i + k);
     }
   }
-  const int64_t i = whole + threadIdx.x; /* fewer than PER_THREAD are left */
+  const int64_t i = whole + threadIdx.x; /* fewer than PER_THREAD values are left */
   if (i < end) cuda_store(&y[i], cuda_load(&x[i]));
 }
 

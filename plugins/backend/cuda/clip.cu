@@ -50,7 +50,7 @@ template <enum kind K> static __device__ inline void add_piece(total *t, const c
 #pragma unroll
     for (int k = 0; k < P; k++) add<K>(t, v.v[k], u.v[k]);
   }
-  const int64_t i = whole + threadIdx.x; /* fewer than P are left */
+  const int64_t i = whole + threadIdx.x; /* fewer than P values are left */
   if (i < end) add<K>(t, x[i], K == DISTANCE ? from[i] : 0);
 }
 

@@ -50,8 +50,8 @@ typedef struct cuda_fetch {
   cuda_flags flags;
 } cuda_fetch;
 
-#define CUDA_STAGES 2      /* of inputs in flight */
-#define CUDA_FETCH_PARTS 4 /* copies of a fetch, at most */
+#define CUDA_STAGES 2      /* stages for inputs in flight */
+#define CUDA_FETCH_PARTS 4 /* most copies of a fetch */
 
 struct cublasLtContext;
 struct cudnnContext;
@@ -71,12 +71,12 @@ struct nvml_device;
  * plans; a lane's thread only starts recorded programs. */
 typedef struct cuda_backend {
   const cuda_params *params;
-  struct cuda_backend *first;   /* of a lane: the instance that selected the device; else NULL */
+  struct cuda_backend *first;   /* for a lane: the instance that selected the device; else NULL */
   int device;                   /* the runtime's number of the device; -1 if none is selected */
   int processors;               /* multiprocessors */
   int capability;               /* 90: compute capability 9.0 */
-  uint64_t total_bytes;         /* of the device */
-  brim_device_takes takes;      /* the device memory that this process takes; of a lane: lanes_bytes, its own part */
+  uint64_t total_bytes;         /* memory of the device */
+  brim_device_takes takes;      /* the device memory that this process takes; for a lane: lanes_bytes, its own part */
   struct nvml_device *nvml;     /* the selected device, for nvml.h; NULL if NVML is not usable */
   cudaStream_t compute, copies; /* the latter of inputs */
   cuda_control *control;        /* on the device */
@@ -121,7 +121,7 @@ static inline bool cuda_counts(cuda_backend *b)
 brim_status cuda_check(cudaError_t error, const char *what);
 /* Makes a call of the runtime, or returns its out-of-memory error if a test requests that (BRIM_FAULT=lib:NAME). */
 #define CUDA_CALL(name, call) (brim_fault_hit(BRIM_FAULT_LIB, name) ? cudaErrorMemoryAllocation : (call))
-/* The same after a wait for one operation: "<op> '<name>': <the runtime's text>". */
+/* Does the same after a wait for one operation. The message is "<op> '<name>': <the runtime's text>". */
 brim_status cuda_check_node(cudaError_t error, const brim_node *node);
 /* program.cu. [step] Returns the control block, for kernels. If the launch has a step, as when a node runs by itself,
  * copies that there first; a program's step is already there. Returns NULL with an error set if the copy failed. */

@@ -61,7 +61,7 @@ static struct {
 
 typedef struct clock_pair {
   double seconds;
-  uint64_t cupti; /* nanoseconds, at the same time */
+  uint64_t cupti; /* the same moment, in CUPTI's nanoseconds */
 } clock_pair;
 
 /* The trace in progress. A thread of CUPTI's own requests and returns pages, too. */
@@ -140,7 +140,7 @@ static void request(uint8_t **buffer, size_t *bytes, size_t *records_max)
   pthread_mutex_unlock(&trace.lock);
   *buffer = empty ? empty->bytes : NULL;
   *bytes = empty ? PAGE_BYTES : 0;
-  *records_max = 0; /* as many as fit */
+  *records_max = 0; /* CUPTI may write as many records as fit */
 }
 
 static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid)
@@ -197,7 +197,7 @@ static brim_status enable(size_t *enabled)
   return read_clocks(&trace.begin);
 }
 
-/* Stops the first `enabled` kinds, and has all pages returned. Returns CUPTI's error. */
+/* Stops recording the first `enabled` kinds, and makes CUPTI return all pages. Returns CUPTI's error. */
 static int stop(size_t enabled)
 {
   cuda_cupti_tag(0);

@@ -1,6 +1,6 @@
-/* When kernels and copies run on the device, by NVIDIA's CUPTI (https://docs.nvidia.com/cupti). The library belongs to
- * the toolkit, so it is opened at the first trace; without it trace.c measures with events. CUPTI sees all work of the
- * process; work that was started with a tag is attributed to that tag. One trace at a time in a process. */
+/* Measures when kernels and copies run on the device, by NVIDIA's CUPTI (https://docs.nvidia.com/cupti). The library
+ * belongs to the toolkit, so it is opened at the first trace; without it trace.c measures with events. CUPTI sees all
+ * work of the process; work that was started with a tag is attributed to that tag. One trace at a time in a process. */
 #ifndef CUDA_CUPTI_H
 #define CUDA_CUPTI_H
 #include "cuda.h"
@@ -20,7 +20,7 @@ enum {
   CUPTI_TAGS = 3,  /* external ids for any program */
   CUPTI_BEGIN_AT = 16,
   CUPTI_END_AT = 24,
-  CUPTI_COPY_CALL_AT = 44, /* also of a memset */
+  CUPTI_COPY_CALL_AT = 44, /* of a copy or a memset */
   CUPTI_KERNEL_CALL_AT = 92,
   CUPTI_LINK_KIND_AT = 4,
   CUPTI_LINK_TAG_AT = 8,
@@ -36,11 +36,12 @@ typedef struct cuda_cupti_span {
 double cuda_cupti_seconds(void);
 /* [init] Starts to record. Returns ENOTSUP with the reason if CUPTI is not usable; nothing is recorded then. */
 brim_status cuda_cupti_begin(void);
-/* [step] What the calling thread starts from now on has this tag, from 1; 0: no tag. */
+/* Gives this tag, from 1, to everything that the calling thread starts from now on; 0: no tag. [step] */
 void cuda_cupti_tag(uint64_t tag);
-/* [init] Stops without results; does nothing while nothing is recorded. */
+/* Stops recording and drops all records; does nothing while nothing is recorded. [init] */
 void cuda_cupti_drop(void);
-/* [init] Stops. Call when the device has done all work. span [tags + 1] is by tag, and zeroed. *lost: the records that
- * CUPTI has dropped or could not time. ENOTSUP, ENOMEM_HOST; it has stopped then, too. */
+/* Stops recording. The device must have done all work. Zeroes span [tags + 1] and fills it by tag. *lost: the number of
+ * records that CUPTI dropped or could not time. Returns ENOTSUP or ENOMEM_HOST; recording has stopped then too.
+ * [init] */
 brim_status cuda_cupti_end(cuda_cupti_span *span, size_t tags, size_t *lost);
 #endif

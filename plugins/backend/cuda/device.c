@@ -105,7 +105,7 @@ static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_n
   const cudaError_t e = cudaMemGetInfo(&free_bytes, &total);
   (void)cudaGetLastError();
   if (b->device >= 0) BRIM_TRY(cuda_check(cudaSetDevice(b->device), "choosing a device"));
-  if (e == cudaErrorMemoryAllocation && b->device != device) return BRIM_OK; /* nothing is free */
+  if (e == cudaErrorMemoryAllocation && b->device != device) return BRIM_OK; /* the device has no free memory */
   BRIM_TRY(cuda_check(e, "querying a device's free memory"));
   info->free_bytes = free_bytes;
   info->total_bytes = total;
@@ -571,7 +571,7 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
 {
   cuda_backend *b = self;
   const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
-  if (b->first && b->pinned) { /* left from the last placement: the core unplaces only by the first instance */
+  if (b->first && b->pinned) { /* the last placement left this memory: the core unplaces only by the first instance */
     (void)cudaFreeHost(b->pinned);
     b->pinned = NULL;
     b->fed = 0;

@@ -18,13 +18,12 @@ void cuda_device_takes(void *self, brim_device_takes *out);
 /* [init] Adds a recorded program to the memory that the process takes, or subtracts it if it was dropped. */
 void cuda_device_count_program(cuda_backend *b, uint64_t bytes, uint64_t nodes, bool is_dropped);
 void cuda_device_needs(void *self, char *out, size_t room);
-/* [init] Returns the free memory of the selected device, or 0 if the driver does not report it. taken_since returns its
- * decrease since then. */
+/* Returns the free memory of the selected device, or 0 if the driver does not report it. [init] */
 uint64_t cuda_device_free_bytes(void);
 uint64_t cuda_device_taken_since(uint64_t free_before);
-/* [init] Counts the decrease of free memory as memory of the libraries. */
+/* Counts the decrease of free memory as memory of the libraries. [init] */
 void cuda_device_count_library(cuda_backend *b, uint64_t free_before);
-void cuda_device_release(cuda_backend *b); /* undoes select; does nothing without a selection */
+void cuda_device_release(cuda_backend *b); /* undoes cuda_device_select; does nothing if no device is selected */
 uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes);
 brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes);
 brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base);

@@ -1,5 +1,5 @@
-/* Division by a number that is known when a kernel is started. A GPU has no instruction for it: a 64-bit division takes
- * about a hundred instructions, more than everything else in a thread that moves a few bytes. Here it is a
+/* Division by a number that is known when a kernel is started. A GPU has no instruction for division: 64 bits take
+ * about a hundred instructions, more than everything else in a thread that moves a few bytes. Here a division is a
  * multiplication and a shift, exact for all n >= 0 (Granlund and Montgomery, Division by Invariant Integers using
  * Multiplication, 1994). C and C++. */
 #ifndef CUDA_DIVIDER_H
@@ -9,7 +9,7 @@
 typedef struct cuda_divider {
   int64_t by;      /* at least 1 */
   uint64_t factor; /* 2^64 * (2^shift / by - 1), rounded down, + 1 */
-  uint32_t shift;  /* 2^shift is the smallest power >= `by` */
+  uint32_t shift;  /* 2^shift is the smallest power of two that is at least `by` */
 } cuda_divider;
 
 __extension__ typedef unsigned __int128 cuda_uint128;

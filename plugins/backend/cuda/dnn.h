@@ -21,11 +21,12 @@ typedef struct cuda_dnn_plan cuda_dnn_plan;
 /* [plan] Returns whether the library is fastest with channels-last values of this type. */
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype);
 #define CUDA_DNN_SCRATCH_MAX ((uint64_t)256 << 20)
-/* [plan] Returns ENOTSUP if the library does not offer it. scratch_bytes: for run; at most CUDA_DNN_SCRATCH_MAX. */
+/* Returns ENOTSUP if the library does not offer the convolution. scratch_bytes: for cuda_dnn_run; at most
+ * CUDA_DNN_SCRATCH_MAX. [plan] */
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes);
 /* [step] Reads all but the result, which it writes. */
 brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, void *weight, void *y, void *scratch);
-/* [init] Does nothing for NULL. */
+/* Releases a plan; NULL is allowed. [init] */
 void cuda_dnn_release(cuda_dnn_plan *plan);
 
 #ifdef __cplusplus

@@ -8,13 +8,12 @@
  *   - where neighbours are neighbours in memory too, a thread takes 16 bytes, one block of numbers for each four;
  *   - rows of other lengths (channels-last with odd channels): four elements, one by one;
  *   - planes of single channels (NCHW): four channels of 16 bytes of pixels each, so that reads still go along rows;
- *     its mask fits into a word.
- * The key, from the step's seed and number, is made by each thread, on the device. */
+ *     its mask fits into a word. Each thread makes the key from the step's seed and number, on the device. */
 #include "arithmetic.h"
 #include "kernel.cuh"
 
-/* How blocks of random numbers cover a tensor. Rows: `length` elements and `groups` blocks each, `rows` in a sample.
- * Planes: `length` pixels, `groups` blocks for each pixel, `rows` channels in a sample. */
+/* The way in which blocks of random numbers cover a tensor. Rows: `length` elements and `groups` blocks each, `rows` in
+ * a sample. Planes: `length` pixels, `groups` blocks for each pixel, `rows` channels in a sample. */
 typedef struct pattern {
   double p;
   uint64_t stream;
@@ -81,7 +80,7 @@ static __device__ inline void drop_one(T *y, const T *x, const T *a, uint32_t ke
   cuda_store(y, v);
 }
 
-/* i = quotient * divisor + remainder; in 32 bits if they are enough, as usual. */
+/* i = quotient * divisor + remainder. Divides in 32 bits if they are enough, as usual. */
 static __device__ inline int64_t divide(int64_t i, int64_t divisor, int64_t *remainder)
 {
   if (((uint64_t)i | (uint64_t)divisor) >> 32 == 0) {
@@ -95,7 +94,7 @@ static __device__ inline int64_t divide(int64_t i, int64_t divisor, int64_t *rem
 
 /* ---- kernels ---- */
 
-/* One row for each sample, of whole packs. */
+/* For tensors in which each sample is one row of whole packs. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     packs_kernel(T *y, const T *x, const T *a, pattern d, const cuda_control *control)
@@ -130,7 +129,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A thread has V pixels of four channels; V divides the number of pixels. Bit j*V + k: channel j, pixel k. */
+/* A thread has V pixels of four channels; V divides the number of pixels. Bit j*V + k belongs to channel j, pixel k. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     planes_kernel(T *y, const T *x, const T *a, pattern d, const cuda_control *control)

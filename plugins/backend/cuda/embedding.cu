@@ -190,9 +190,10 @@ template <typename T, int V> static brim_status add_up(cuda_backend *b, const T 
 
 /* ---- embedding_grad: rows by pieces ---- */
 
-#define PIECE_ROWS ((int64_t)1 << 22) /* the most rows that are sorted at a time; bounds the scratch */
+#define PIECE_ROWS ((int64_t)1 << 22) /* most rows that are sorted at a time; limits the scratch */
 
-/* Sizes in rows: a part with sums of its own (a grain, or all); the rows sorted at a time; a tile of the sums. */
+/* Sizes in rows: of a part with sums of its own (a grain, or all rows), of the rows sorted at a time, and of a tile of
+ * the sums. */
 typedef struct pieces {
   int64_t grain, piece, tile;
 } pieces;

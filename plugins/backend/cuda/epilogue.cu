@@ -1,5 +1,5 @@
-/* to = f(from + bias) and, if needed, kept = from + bias, for a library's results. Moves 2 or 3 times the values'
- * bytes, which are mostly still in the L2 cache. */
+/* to = f(from + bias) and, if needed, kept = from + bias, for a library's results. It moves 2 or 3 times the bytes of
+ * these results, most of which are still in the L2 cache. */
 #include "epilogue.h"
 
 #include "kernel.cuh"

@@ -4,7 +4,7 @@
  * threads, because the processor's registers cannot be indexed at run time. All threads of a block read the same line
  * from the kernel's arguments. One thread of a block computes the values that are the same for all elements, in double
  * precision. AdamW moves 28 bytes of memory per element, and about 50 of shared memory, which is 9 times as fast, so
- * memory's speed is the limit, as in update.cu. Nodes of one formula share a launch, as there. Every line is one
+ * memory's speed is the limit, as in update.cu. As in update.cu, nodes of one formula share a launch. Every line is one
  * operation and is rounded by itself, so nothing is contracted. */
 #include <string.h>
 
@@ -20,7 +20,7 @@ typedef struct entry {
   const void *in[OPERANDS];
   void *out[OPERANDS];
   int64_t count;
-  uint32_t first, singles; /* the node's first part; the inputs that have one element, as bits */
+  uint32_t first, singles; /* first: the node's first part; singles: a bit for each input that has one element */
 } entry;
 
 CUDA_PART_FIND(find_entry, entry)

@@ -91,8 +91,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A warp for each column, 32 places of it at a time. The first of the lanes with the same index adds up the values of
- * all of them, in the order of j. Called by whole warps. */
+/* A warp for each column, 32 of its places at a time. Among lanes with the same index, the first one adds up the values
+ * of all, in the order of j. Whole warps call it. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_by_warp_kernel(float *dx, const T *dy, const int32_t *index, const columns c)

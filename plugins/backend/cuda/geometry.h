@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define CUDA_WARP 32
-#define CUDA_THREADS 256 /* of a block by default */
+#define CUDA_THREADS 256 /* default number of threads of a block */
 
 /* Arithmetic for kernels too. */
 #ifdef __CUDACC__
@@ -17,7 +17,7 @@
 
 typedef struct cuda_geometry {
   unsigned blocks[3], threads; /* blocks[1], [2] at most 65535 */
-  size_t shared_bytes;         /* of dynamic shared memory */
+  size_t shared_bytes;         /* dynamic shared memory of a block */
 } cuda_geometry;
 
 CUDA_ANYWHERE int64_t cuda_divide_up(int64_t a, int64_t b)
@@ -37,8 +37,8 @@ static inline uint64_t cuda_round_up(uint64_t bytes, uint64_t alignment)
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/* For kernels whose threads stride over `count` items, each taking `per_thread` of them at a time: enough blocks to
- * fill `processors` multiprocessors, but at least one, and no block without work. */
+/* For kernels whose threads stride over `count` items and take `per_thread` of them at a time. Returns enough blocks to
+ * fill `processors` multiprocessors, at least one, and no block without work. */
 static inline cuda_geometry cuda_stride(int64_t count, int64_t per_thread, int processors)
 {
   const int64_t blocks = cuda_divide_up(cuda_divide_up(count, per_thread), CUDA_THREADS);
@@ -47,7 +47,7 @@ static inline cuda_geometry cuda_stride(int64_t count, int64_t per_thread, int p
   return g;
 }
 
-/* A block of `threads` for each of `count` rows. Blocks loop over rows if a grid cannot have that many. */
+/* Returns a block of `threads` for each of `count` rows. Blocks loop over rows if a grid cannot have that many. */
 static inline cuda_geometry cuda_rows(int64_t count, unsigned threads)
 {
   cuda_geometry g = {{(unsigned)cuda_max(1, cuda_min(count, 0x7FFFFFFF)), 1, 1}, threads, 0};

@@ -40,7 +40,7 @@ static inline sort_arrays index_sort_arrays(void *scratch, int64_t count)
  * `limit`. */
 typedef struct sort_source {
   const int32_t *index;
-  int64_t limit, first_row; /* of index[0] in the micro-batch */
+  int64_t limit, first_row; /* first_row: the row of index[0] in the micro-batch */
   cuda_divider by_sample;   /* rows of a sample */
   cuda_control *control;
   uint64_t node;

@@ -40,7 +40,7 @@ static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cud
   config.blockDim = dim3(g.threads);
   config.dynamicSmemBytes = g.shared_bytes;
   config.stream = b->compute;
-  if (g.shared_bytes > 48 * 1024) { /* more than that must be requested */
+  if (g.shared_bytes > 48 * 1024) { /* more than 48 KiB must be requested */
     BRIM_TRY(cuda_check(cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared_bytes),
                         "requesting shared memory"));
@@ -168,8 +168,8 @@ static __device__ inline float cuda_warp_max(float value)
     value = cuda_greater(value, __shfl_xor_sync(0xFFFFFFFFu, value, lane));
   return value;
 }
-/* The same over the block, whose size is a multiple of 32, at most 1024. All threads must call it, and all get the
- * result. It may be called again at once. */
+/* Returns the sum over the block, whose size is a multiple of 32, at most 1024. All threads must call it, and all get
+ * the result. It may be called again at once. */
 template <typename T> static __device__ inline T cuda_block_sum(T value)
 {
   __shared__ T part[CUDA_WARP];
@@ -195,10 +195,10 @@ static __device__ inline float cuda_block_max(float value)
 
 /* ---- sums of blocks ---- */
 
-/* For a kernel whose blocks write parts of sums, which the block that ends last adds up, always in the same order, so
- * that no second launch is needed. All threads of a block must call it once. Returns whether the block is the last of
- * `blocks` blocks with this ticket; then the others' parts can be read with __ldcg, as the first-level cache may hold
- * older values. */
+/* For a kernel whose blocks write parts of sums. The block that ends last adds up the parts, always in the same order,
+ * so no second launch is needed. All threads of a block must call this function once. It returns whether the block is
+ * the last of `blocks` blocks with this ticket. If so, the block can read the others' parts with __ldcg; the
+ * first-level cache may hold older values. */
 static __device__ inline bool cuda_last_block(cuda_control *control, unsigned ticket, unsigned blocks)
 {
   __shared__ bool last;
@@ -215,8 +215,8 @@ static __device__ inline bool cuda_last_block(cuda_control *control, unsigned ti
 
 /* ---- reports of kernels ---- */
 
-/* Reports an index out of range. The first one is kept and becomes the run's error. `sample`: in the micro-batch;
- * `node`: (uint64_t)launch->node. */
+/* Reports an index out of range. The first report is kept and becomes the run's error. `sample`: the sample's index in
+ * the micro-batch; `node`: (uint64_t)launch->node. */
 static __device__ inline void cuda_report_fault(cuda_control *control, uint64_t node, enum cuda_fault_kind kind,
                                                 int64_t sample, int32_t value, int64_t limit)
 {
@@ -231,7 +231,7 @@ static __device__ inline void cuda_report(cuda_control *control, uint64_t node, 
 {
   cuda_report_fault(control, node, CUDA_FAULT_INDEX, sample, value, limit);
 }
-/* The same for a label that is not below `classes`. */
+/* Reports a label that is not below `classes`, in the same way. */
 static __device__ inline void cuda_report_label(cuda_control *control, uint64_t node, int64_t sample, int32_t label,
                                                 int64_t classes)
 {

@@ -77,7 +77,8 @@ extern "C" void cuda_layout_set(brim_tensor *t, bool channels_last)
 extern "C" bool cuda_in_order(const brim_tensor *t, bool channels_last)
 {
   if (t->shape.rank != 4) return true;
-  const bool same = t->shape.dim[1] == 1 || t->shape.dim[2] * t->shape.dim[3] == 1; /* both orders are the same */
+  /* With one channel or one pixel both orders are the same. */
+  const bool same = t->shape.dim[1] == 1 || t->shape.dim[2] * t->shape.dim[3] == 1;
   return same || cuda_channels_last(t) == channels_last;
 }
 

@@ -8,15 +8,14 @@
  * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer, and
  * linear+add and linear_grad_input+add need no summand.
  *
- * The library applies bias and function f if it computes exactly these. Otherwise an epilogue kernel goes over y (2
- * times its bytes). The library's cases depend on types and sizes; its relu may lose a NaN; and the accuracy of its
- * gelu is not documented, so gelu is left to it in bf16, which has few digits, but not in fp16. Which gelu is faster
- * has to be measured on a GPU; backend.gelu_epilogue chooses.
+ * The library applies the bias and the function f if it computes exactly these two. Otherwise an epilogue kernel goes
+ * over y (2 times its bytes). The library's cases depend on types and sizes; its relu may lose a NaN; and the accuracy
+ * of its gelu is not documented, so gelu is left to it in bf16, which has few digits, but not in fp16. Only a
+ * measurement on a GPU can tell which gelu is faster; backend.gelu_epilogue chooses.
  *
  * dbias adds up the columns of dy, by a kernel that reads dy once more. The library's epilogue BGRADB would save that
- * launch, but it writes instead of adding, neither its rounding nor the order of its sums is specified, and it made the
- * gradients of a large model 1.6 times slower on an A100 (NVIDIA/CUDALibrarySamples, issue 90), which only a GPU can
- * disprove. */
+ * launch, but it writes instead of adding, neither its rounding nor the order of its sums is specified, and on an A100
+ * it made the gradients of a large model 1.6 times slower (NVIDIA/CUDALibrarySamples, issue 90). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,9 +27,9 @@
 /* ---- column sums ---- */
 
 /* A block adds up a part of the rows of a tile of columns. A thread has the columns of 16 bytes, neighbouring threads
- * go along a row, and the threads that are left take the next rows, so warps read whole cache lines whatever the number
- * of columns. Sums are double, because there may be millions of rows. The last block of a tile adds up the parts; there
- * are as many as two or three blocks for each multiprocessor need, so that it has little to do. */
+ * go along a row, and the other threads take the next rows, so warps read whole cache lines whatever the number of
+ * columns. Sums are double, because there may be millions of rows. The last block of a tile adds up the parts. Only two
+ * or three blocks per multiprocessor make parts, so that the last block has little to add. */
 enum { SUM_THREADS = 256, SUM_BLOCKS = 320, SUM_EACH = 4 /* minimum rows of a thread */ };
 static_assert(SUM_BLOCKS <= CUDA_TICKETS, "a tile of several parts needs a ticket");
 
@@ -56,7 +55,7 @@ extern "C" uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t 
   return cuda_round_up((uint64_t)(sum_cut_of(dtype, rows, columns).parts * columns) * sizeof(double), CUDA_ALIGNMENT);
 }
 
-/* Adds up the parts of a tile's columns: thread t those of column t % width, of every SUM_THREADS / width-th part. */
+/* Adds up the parts of a tile's columns: thread t adds every SUM_THREADS / width-th part of column t % width. */
 static __device__ inline void add_parts(const double *part, int64_t columns, int64_t first, int width, float *sum,
                                         bool adds)
 {
@@ -136,7 +135,7 @@ typedef struct linear {
   cuda_product_plan *product;
   uint64_t bias_bytes;   /* 0 if no conversion is needed */
   bool epilogue;         /* a kernel applies the function to the product's result */
-  bool bias_in_epilogue; /* that kernel also adds the bias, because the product does not */
+  bool bias_in_epilogue; /* the epilogue kernel also adds the bias, because the product does not */
 } linear;
 
 static void release(void *self, void *state)
@@ -331,7 +330,8 @@ static CUDA_PREPARE(linear_add_prepare)
   p.type = node->in[1]->dtype;
   p.type_d = node->out[0]->dtype;
   p.accumulate = true;
-  if (first % CUDA_ALIGNMENT) p.alignment = (uint32_t)(first & (~first + 1)); /* the greatest power of two in it */
+  /* The greatest power of two that divides `first`. */
+  if (first % CUDA_ALIGNMENT) p.alignment = (uint32_t)(first & (~first + 1));
   return prepare_plain((cuda_backend *)self, program, node, need, state, p);
 }
 

@@ -33,7 +33,7 @@ static bool read_dnn_version(const char *file, char *out, size_t room)
   void *symbol = dlsym(handle, "cudnnGetVersion");
   memcpy(&version, &symbol, sizeof version); /* ISO C has no cast to function pointers */
   const size_t number = version ? version() : 0;
-  const size_t unit = number >= 90000 ? 10000 : 1000; /* from cuDNN 9 on; before */
+  const size_t unit = number >= 90000 ? 10000 : 1000; /* 10000 from cuDNN 9 on, 1000 before */
   snprintf(out, room, "%zu.%zu.%zu", number / unit, number % unit / 100, number % 100);
   dlclose(handle);
   return number > 0;
@@ -100,7 +100,7 @@ void cuda_product_release(cuda_product_plan *plan)
 }
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 {
-  if (cuda_card_of(b)) return dtype != BRIM_DTYPE_F32 || b->params->tf32; /* as libraries/dnn.c does */
+  if (cuda_card_of(b)) return dtype != BRIM_DTYPE_F32 || b->params->tf32; /* the same condition as in libraries/dnn.c */
   return table->dnn_prefers_last(b, dtype);
 }
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)

@@ -13,11 +13,11 @@
  * A capped logit z = softcap * tanh(x / softcap) takes the place of x; dlogits are then times 1 - (z / softcap)^2.
  *
  * The forward pass reads the logits once: each thread keeps the greatest so far and the sum of exponentials relative to
- * it, and rescales the sum when a greater one comes. The backward pass does that again (lse is not kept) or computes
- * lse from the loss, then reads the row a second time, from a cache, and writes.
+ * it, and rescales the sum when a greater one comes. The backward pass repeats this, because lse is not kept, or
+ * computes lse from the loss. Then it reads the row a second time, from a cache, and writes the gradient.
  *
  * Exponentials of the differences to the greatest are fp32. Their sum and its logarithm are double, so that a loss near
- * 0 keeps its digits; so is the gradient at the label, where softmax - 1 would lose digits. */
+ * 0 keeps its digits. The gradient at the label is double too, because softmax - 1 would lose digits. */
 #include "kernel.cuh"
 #include "loss.h"
 #include "loss_geometry.h"
@@ -43,7 +43,7 @@ template <typename T, int P> static __device__ inline span span_of(const T *row,
 typedef struct softmax_sums {
   float greatest;
   int before; /* classes that come before the label */
-  double sum; /* of exp(logit - greatest) */
+  double sum; /* sum of exp(logit - greatest) */
   /* The sum of weights, and of weight * logit; used if labels are smoothed or are class probabilities. */
   double weights;
   double weighted;
@@ -251,7 +251,7 @@ static __device__ inline slopes slopes_of_shares(const cuda_loss_rows &p, double
   return {shift, (float)(scale * weights * exp((double)shift - lse)), (float)scale, 0};
 }
 
-/* label: -1 if there is none. */
+/* Replaces logits v by their gradients. label: -1 if the row has none. */
 template <int P>
 static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_rows &p, const float *share,
                                    const slopes &s, int32_t label)
@@ -280,17 +280,19 @@ template <bool WIDE> static __device__ inline void wait_for_team()
     __syncwarp();
 }
 
-/* T is the type of the logits, U of their gradient. The gradient may overwrite the logits, so nothing is declared
- * __restrict__. If U is smaller, an element lands where others were read: a team reads a stretch of the row before it
- * writes, and the gradient of a stretch ends before the next stretch begins. */
+/* Writes the gradients of a row. T is the type of the logits, U of their gradient. The gradient may overwrite the
+ * logits, so nothing is declared __restrict__. If U is smaller than T, an element is written where other logits were.
+ * So a team reads a stretch of the row before it writes, and the gradient of a stretch ends before the next stretch
+ * begins. */
 template <bool WIDE, typename T, typename U>
 static __device__ inline void turn_row(const cuda_team &team, const cuda_loss_rows &p, const T *row, const float *share,
                                        const slopes &s, int32_t label, U *out)
 {
   constexpr int P = cuda_pack<T>::count > cuda_pack<U>::count ? cuda_pack<T>::count : cuda_pack<U>::count;
   const span at = span_of<T, P>(row, p.classes);
-  const bool moves = sizeof(U) < sizeof(T) && (const void *)out == (const void *)row; /* then the row has no head */
-  wait_for_team<WIDE>(); /* all have read the label's logit */
+  /* In this case the row has no head. */
+  const bool moves = sizeof(U) < sizeof(T) && (const void *)out == (const void *)row;
+  wait_for_team<WIDE>();                                               /* all threads have read the label's logit */
   for (int64_t k = team.lane; k < at.head; k += team.lanes) {
     float v[1] = {cuda_load(&row[k])};
     turn(v, k, p, share, s, label);
@@ -355,7 +357,7 @@ static brim_status launch_grad(cuda_backend *b, const cuda_loss_rows &rows, cons
 extern "C" brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out,
                                           const cuda_loss_rows *rows, const float *loss, void *dlogits)
 {
-  if (rows->smoothing > 0 || rows->weight) loss = NULL; /* then lse does not follow from it */
+  if (rows->smoothing > 0 || rows->weight) loss = NULL; /* in these cases lse does not follow from the loss */
   CUDA_WITH_TYPE(dtype_out, U,
                  return dtype == BRIM_DTYPE_F32 ? launch_grad<float, U>(b, *rows, loss, dlogits)
                                                 : launch_grad<U, U>(b, *rows, loss, dlogits));

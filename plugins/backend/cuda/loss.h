@@ -8,14 +8,15 @@ extern "C" {
 
 typedef struct cuda_loss_rows {
   const void *logits;
-  const int32_t *label; /* one a row; */
-  const float *share;   /* instead of labels, the class probabilities [rows, ld]; not together with ranks */
+  const int32_t *label; /* labels, one for each row, or */
+  const float *share;   /* class probabilities [rows, ld] instead of labels; not together with ranks */
   const float *weight;  /* the weight of each class, or NULL if all are 1 */
   int64_t rows, classes;
-  int64_t ld, ld_out;  /* distances between neighbouring rows, in elements: of the logits; of the gradient */
-  int64_t first, each; /* the index, within the node, of the first row; the rows of a sample */
+  /* Distances between neighbouring rows, in elements: of the logits (ld) and of the gradient (ld_out). */
+  int64_t ld, ld_out;
+  int64_t first, each; /* first: the index of the first row within the node; each: the rows of a sample */
   double smoothing;
-  float softcap; /* logits z are softcap * tanh(z / softcap); 0: they are z */
+  float softcap; /* a logit z becomes softcap * tanh(z / softcap); 0: z stays */
   int32_t ignores, ignore_index;
   uint64_t node;
   cuda_control *control;
@@ -32,7 +33,8 @@ brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_o
 /* [step] Computes loss and gradient in one launch, for fp32 logits with labels and without weights of classes. */
 brim_status cuda_loss_both(cuda_backend *b, uint32_t dtype_out, const cuda_loss_rows *rows, float *loss, int32_t *rank,
                            void *dlogits);
-/* [step] metrics[0] += losses, in their order; [1] += ranks of 0; if top_k > 0, metrics[top] += ranks in [0, top_k). */
+/* Adds losses to metrics[0], in their order, and the number of ranks that are 0 to metrics[1]. If top_k > 0, adds the
+ * number of ranks in [0, top_k) to metrics[top]. [step] */
 brim_status cuda_metrics_add(cuda_backend *b, const float *loss, const int32_t *rank, int64_t count, int32_t top_k,
                              double *metrics, int64_t top);
 

@@ -1,4 +1,4 @@
-/* How losses divide their work: functions of sizes alone, so that a sum's order is the same in every run. */
+/* Divides the work of losses by sizes alone, so that a sum's order is the same in every run. */
 #ifndef CUDA_LOSS_GEOMETRY_H
 #define CUDA_LOSS_GEOMETRY_H
 #include <stdbool.h>
@@ -16,12 +16,13 @@
 #define CUDA_LOSS_WIDE_ABOVE 1024
 #define CUDA_LOSS_PIECE 16384
 #define CUDA_LOSS_CHUNK_BYTES ((int64_t)224 << 20)
-#define CUDA_METRICS_FEW_ROWS 128 /* a block takes no longer for them than another launch: four for each warp */
+/* Limit for rows that one block adds up: four for each warp, which takes no longer than another launch. */
+#define CUDA_METRICS_FEW_ROWS 128
 #endif
 
 /* A row of classes has a warp of its own, or a block if it has more classes than this. */
-#define CUDA_LOSS_WIDE_THREADS 512 /* at most */
-#define CUDA_LOSS_WARPS 4          /* of a block whose warps have rows of their own */
+#define CUDA_LOSS_WIDE_THREADS 512 /* most threads of such a block */
+#define CUDA_LOSS_WARPS 4          /* warps of a block in which each warp has its own rows */
 
 static inline bool cuda_loss_is_wide(int64_t classes)
 {

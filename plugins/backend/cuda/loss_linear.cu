@@ -34,28 +34,30 @@
 #include "values.cuh"
 
 enum use { LOGITS, TO_X, TO_PRODUCT, USES };
-enum part { WHOLE, REST, PARTS }; /* chunks, and the last one if it is shorter */
+enum part { WHOLE, REST, PARTS }; /* WHOLE: a chunk of full size; REST: the last chunk if it is shorter */
 enum { SPANS = 2, SPAN_MULTIPLE = 8 /* classes: 16 bytes in 16 bits */, ROW_ALIGNMENT = 16 };
 
 /* The operation to compute, and the indices of its operands. */
 typedef struct kind {
   bool forward, backward;
-  uint32_t bias, dx; /* the input; the output, followed by those of the parameters */
+  uint32_t bias, dx; /* bias: index of the input; dx: index of the output, followed by the outputs of the parameters */
 } kind;
 static const kind forward = {true, false, 3, 2}, backward = {false, true, 4, 0}, both = {true, true, 3, 2};
 
-/* Scratch: x in plain order, then as below. The bias is a copy in the logits' type, of the length ld. */
+/* A prepared node. Its scratch begins with x in plain order, followed by the parts below. The bias is a copy in the
+ * logits' type, with `ld` values. */
 typedef struct plan {
   int64_t rows, features, classes, ld, ld_dz; /* ld_dz: elements from a row of dz to the next */
   bool sums;                                  /* dx of two spans is added up in fp32 */
   int64_t ld_sum;                             /* the distance between neighbouring rows of that sum, in elements */
   int64_t chunk;                              /* rows of a chunk */
-  uint32_t type;                              /* of the factors */
+  uint32_t type;                              /* type of the products' factors */
   bool converts;                              /* the parameter has another type */
   bool bias, bias_in_epilogue[PARTS];
   int spans;
-  int64_t span[SPANS + 1]; /* the first class of each span, and the end of the last */
-  uint64_t parameter_bytes, bias_bytes, logits_bytes, sum_bytes; /* of the sum: 0 if it lies among the logits */
+  int64_t span[SPANS + 1]; /* the first class of each span, and the end of the last span */
+  /* Sizes in scratch; sum_bytes: 0 if the sum lies among the logits. */
+  uint64_t parameter_bytes, bias_bytes, logits_bytes, sum_bytes;
   cuda_product_plan *product[PARTS][USES][SPANS];
 } plan;
 
@@ -115,7 +117,7 @@ static cuda_product product_of(const plan *p, enum use use, int64_t rows, int sp
   return m;
 }
 
-/* The spans that the library multiplies. */
+/* Returns the number of spans that the library multiplies. */
 static int spans_of(const plan *p, enum use use)
 {
   return use == TO_X && p->sums ? 1 : p->spans;
@@ -192,9 +194,9 @@ static plan plan_of(const brim_node *node, kind k)
   return p;
 }
 
-/* What the chunks move besides the node's operands: logits are written by the product and read by the kernel of loss
- * and gradient, dz is written once and read by each product, and every chunk but the first reads the parameter, and
- * reads and writes its gradient, again. */
+/* Returns the bytes that the chunks move besides the node's operands: logits are written by the product and read by the
+ * kernel of loss and gradient, dz is written once and read by each product, and every chunk but the first reads the
+ * parameter, and reads and writes its gradient, again. */
 static uint64_t further_bytes(const plan *p, const brim_node *node, kind k)
 {
   const bool trains = k.backward && node->out_count > k.dx + 1;
@@ -249,10 +251,10 @@ typedef struct running {
   cuda_backend *backend;
   const plan *p;
   const char *x;
-  const void *product; /* of x's type */
+  const void *product; /* the parameter in x's type */
   const float *bias;   /* [ld] */
   char *logits, *scratch;
-  float *sum; /* of dx; NULL: dx itself */
+  float *sum; /* sum for dx; NULL: dx itself */
   const int32_t *label;
   cuda_loss_rows rows;
 } running;
@@ -309,7 +311,7 @@ static const void *offset(const void *at, int64_t values, uint32_t dtype)
   return (const char *)at + (uint64_t)values * brim_dtype_bytes(dtype);
 }
 
-/* `with`: the parameter, or x. An operand with classes starts at the span's first class. */
+/* `with`: the parameter, or x. An operand that has classes starts at the span's first class. */
 static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d, bool writes)
 {
   for (int span = 0; span < spans_of(r->p, use); span++) {
@@ -399,7 +401,8 @@ static brim_status make_dx(const running *r, void *dx)
 
 /* ---- a chunk ---- */
 
-/* Makes loss and ranks, and dz from the logits. loss: of all rows; the backward pass alone reads it. */
+/* Computes losses and ranks, and replaces the logits by dz. loss: the losses of all rows, which only a separate
+ * backward pass reads. */
 static brim_status make_losses(const running *r, const brim_launch *launch, kind k, const float *loss)
 {
   const int64_t first = r->rows.first;
@@ -427,7 +430,7 @@ static brim_status add_gradients(const running *r, const brim_launch *launch, ki
                          !first || cuda_adds_to(r->backend, launch, k.dx + 2), r->scratch);
 }
 
-/* loss: of all rows, for the backward pass alone. */
+/* loss: the losses of all rows, for a separate backward pass. */
 static brim_status run(cuda_backend *b, const brim_launch *launch, kind k, const void *loss)
 {
   running r;

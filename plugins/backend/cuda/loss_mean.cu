@@ -38,8 +38,8 @@ template <enum mean_loss L> static __device__ inline float slope_of(float y, flo
 
 typedef struct comparison {
   const void *y;
-  const void *target;   /* of y's type; */
-  const int32_t *label; /* or instead, labels */
+  const void *target;   /* target values in y's type, or */
+  const int32_t *label; /* labels instead */
   int64_t samples, each;
   float delta;
   uint64_t node;
@@ -53,13 +53,13 @@ static __device__ inline void check_label(const comparison &p, int64_t sample, i
 
 /* ---- losses ---- */
 
-/* The sum over elements [from, to) of a sample, by packs if every sample starts at a multiple of one. */
+/* Returns the sum over elements [from, to) of a sample. Takes packs if each sample starts at a multiple of a pack. */
 template <typename T, enum mean_loss L>
 static __device__ inline double sum_piece(const comparison &p, int64_t sample, int64_t from, int64_t to)
 {
   constexpr int P = cuda_pack<T>::count;
   const T *y = (const T *)p.y + sample * p.each, *t = (const T *)p.target + sample * p.each;
-  const int64_t packed = !p.label && p.each % P == 0 ? to : from; /* then pieces are whole packs */
+  const int64_t packed = !p.label && p.each % P == 0 ? to : from; /* in this case pieces are whole packs */
   const int32_t hot = p.label ? p.label[sample] : 0;
   double sum = 0;
   for (int64_t i = from + (int64_t)threadIdx.x * P; i < packed; i += (int64_t)blockDim.x * P) {
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-/* A warp for each sample. */
+/* One warp adds the pieces of one sample. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_pieces_kernel(const double *__restrict__ part, int64_t samples, int64_t pieces, int64_t each,
                       float *__restrict__ loss)

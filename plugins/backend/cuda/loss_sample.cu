@@ -5,7 +5,7 @@
 
 typedef struct labels {
   const int32_t *label;         /* NULL if targets are real and all samples count */
-  const float *weight;          /* of each class, or NULL if all are 1 */
+  const float *weight;          /* weight of each class, or NULL if all are 1 */
   int64_t count, classes, each; /* each: labels of a sample */
   int32_t ignores, ignore_index;
   uint64_t node;

@@ -82,14 +82,14 @@ static __device__ inline void load_input(const lstm_sizes &q, const T *gates, in
  * with a row for each lane, loading the weights would take longer than many steps. */
 enum { LOADED = 8 };
 
-/* A block runs S samples through all steps; thread j has gate j of the 4H, in the order of the weights. The input's
- * part of the next step is loaded while this one is computed. */
+/* A block runs S samples through all steps. Thread j has gate j of the 4H gates, in the order of the weights. It loads
+ * the input's part of the next step while it computes this one. */
 template <typename T, int S>
 static __global__ void __launch_bounds__(512)
     resident_kernel(const lstm_sizes q, const T *__restrict__ weight_hh, T *y, T *gates, T *cell)
 {
   const int H = (int)q.hidden, j = threadIdx.x;
-  float *weight = static_cast<float *>(cuda_dynamic_shared()); /* [H][4H]: of h[k], to all gates */
+  float *weight = static_cast<float *>(cuda_dynamic_shared()); /* [H][4H]: weights from h[k] to all gates */
   float *h = weight + 4 * H * H;                               /* [H][S] */
   float *gate = h + cuda_divide_up(H * S, LSTM_READ) * LSTM_READ, *c = gate + 4 * H * S; /* [4H][S], [H][S] */
 #pragma unroll 4

@@ -26,7 +26,7 @@ static inline unsigned lstm_resident_threads(int64_t hidden)
 {
   return (unsigned)cuda_round_up((uint64_t)(4 * hidden), CUDA_WARP);
 }
-#define LSTM_SAMPLES 4 /* at once, if there are many */
+#define LSTM_SAMPLES 4 /* samples at a time, if there are many */
 static inline bool lstm_is_resident(int64_t hidden, int capability)
 {
   return hidden <= 256 && lstm_resident_bytes(hidden, LSTM_SAMPLES) <= lstm_shared_most(capability);

@@ -19,7 +19,7 @@ enum { TILE = 4096, ADD_THREADS = 1024 };
 
 typedef struct sums {
   const float *loss;
-  const int32_t *rank; /* not __restrict__: answer_kernel may have written it */
+  const int32_t *rank; /* without __restrict__, because answer_kernel may have written it */
   int64_t count;
   int32_t top_k;
   double *metrics;

@@ -131,9 +131,9 @@ static __device__ inline void mma_copy_tile(T *tile, const T *from, int64_t stri
   }
 }
 
-/* Load fragments of a tile at (row, d). mma_load_a: an A of 16 x 16. mma_load_columns: two Bs; their columns are rows
- * row .. row + 15 of the tile, their rows are d .. d + 15. mma_load_rows: two Bs; their rows are rows of the tile,
- * their columns are d .. d + 15. The first B is in registers 0 and 1. */
+/* These functions load fragments of a tile, from (row, d) on. mma_load_a: an A of 16 x 16. mma_load_columns: two Bs
+ * whose columns are rows row .. row + 15 of the tile, and whose rows are d .. d + 15. mma_load_rows: two Bs whose rows
+ * are rows of the tile, and whose columns are d .. d + 15. Registers 0 and 1 hold the first B. */
 template <int DEPTH, typename T>
 static __device__ inline void mma_load_a(uint32_t (&a)[4], const T *tile, int row, int d)
 {
@@ -197,7 +197,7 @@ static __device__ inline void mma_combine(float (&sum)[DEPTH / 8][4], const floa
     }
   }
 }
-/* Does the same for p and q together, so that b is read once. */
+/* Does the work of mma_combine for p and q together, so that b is read once. */
 template <typename T, int DEPTH, int N>
 static __device__ inline void mma_combine_both(float (&sum)[DEPTH / 8][4], const float (&p)[N][4],
                                                float (&other)[DEPTH / 8][4], const float (&q)[N][4], const T *b)

@@ -68,8 +68,8 @@ static __device__ inline void next_plane(plane_walk *at, const cuda_norm_cut &cu
   at->set = set_at(cut, at->sample, at->channel);
 }
 
-/* The columns of block `index`. It has the piece and its index; this thread's rows, which are `first`, `first` + `rows`
- * and so on; and at most W channels from `channel` on. */
+/* The columns of block `index`: the piece and the piece's index; the thread's rows `first`, `first` + `rows` and so on;
+ * and its at most W channels from `channel` on. */
 typedef struct column_place {
   piece p;
   int64_t index, channel, first;

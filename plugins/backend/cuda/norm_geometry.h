@@ -1,5 +1,5 @@
-/* How norms are divided into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a channel.
- * The division depends on shapes alone, so sums are the same on every device. */
+/* Divides the work of norms into blocks: layer norm and RMS norm by rows, batch norm and group norm by pieces of a
+ * channel. The division depends on shapes alone, so sums are the same on every device. */
 #ifndef CUDA_NORM_GEOMETRY_H
 #define CUDA_NORM_GEOMETRY_H
 #include <stdbool.h>
@@ -31,7 +31,7 @@ typedef enum cuda_norm_team {
 
 typedef struct cuda_norm_rows {
   cuda_norm_team team;
-  bool wide; /* loads of 16 bytes; then rows begin at multiples of 16 bytes, and most lanes of a warp have a load */
+  bool wide; /* loads are 16 bytes; rows then begin at multiples of 16 bytes, and most lanes of a warp have a load */
   cuda_geometry geometry;
 } cuda_norm_rows;
 
@@ -79,17 +79,18 @@ static inline int64_t cuda_norm_parts_of(int64_t rows, int64_t length, int64_t p
 
 /* ---- channels ---- */
 
-/* How work on channels is divided. A channel's values in a group of samples, ordered by (sample, place), are divided
+/* The division of work on channels. A channel's values in a group of samples, ordered by (sample, place), are divided
  * into pieces of the same size and a shorter last one. In memory they are runs of `places` values ([N][C][P]), or
  * columns ([N][P][C]). With columns, a block takes a strip, tile_columns packs wide, and its threads take several rows
  * at a time. */
 typedef struct cuda_norm_cut {
   int64_t samples, channels, places;
-  int64_t group, groups; /* samples of a set (the last one also has the rest); number of such groups of samples */
+  /* Samples of a set, and number of such groups; the last group also has the samples that remain. */
+  int64_t group, groups;
   int64_t set_channels;  /* channels of a set */
   int64_t sets;          /* sets in a group of samples */
   int64_t piece, pieces; /* values of a piece; pieces of a channel in all groups */
-  int64_t group_pieces;  /* pieces of each group except the last, which has the rest */
+  int64_t group_pieces;  /* pieces of each group except the last, which also has the pieces that remain */
   int64_t strips;        /* columns: number of strips side by side */
   int32_t columns, wide; /* wide: loads of 16 bytes */
   int32_t warp;          /* runs: 1 if a warp works on a piece, 0 if a block does */

@@ -31,7 +31,7 @@ typedef struct cuda_product {
   bool accumulate;                      /* adds to d; not with bias, function or keep */
   bool bias;                            /* adds a vector [n] of d's type to each row */
   enum cuda_function function;
-  bool keep;          /* also writes the function's argument, in the order of d */
+  bool keep;          /* also writes the argument of `function`, in the layout of d */
   uint32_t alignment; /* common alignment of all addresses; 0 means CUDA_ALIGNMENT */
 } cuda_product;
 
@@ -53,13 +53,13 @@ brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, c
                                  uint64_t *scratch_bytes);
 /* [step] */
 brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *operands);
-/* [init] Does nothing for NULL. */
+/* Releases a plan; NULL is allowed. [init] */
 void cuda_product_release(cuda_product_plan *plan);
 
 /* linear.cu. [step] sum[c] = (adds ? sum[c] : 0) + sum over rows r of x[r][c], for a parameter's gradient. x
  * [rows,columns] has type dtype; its rows are ld elements apart, and each starts at a multiple of 16 bytes if columns
- * fill whole packs. sum is F32. Adds up parts of the rows, then the parts; the division depends on type, rows and
- * columns alone. scratch has cuda_column_sum_bytes [plan] bytes. */
+ * fill whole packs. sum is F32. The kernel first adds up parts of the rows, then the sums of the parts; the division
+ * into parts depends on type, rows and columns alone. scratch has cuda_column_sum_bytes [plan] bytes. */
 uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t columns);
 brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, int64_t ld,
                             float *sum, bool adds, void *scratch);

@@ -146,7 +146,7 @@ static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
   return cuda_trace_mark(b, b->compute, &work);
 }
 
-/* How launches are watched. */
+/* What happens at each launch. */
 typedef struct watching {
   bool measures;
   uint32_t *counts; /* NULL, or an array by node: launches are then counted there, and not started */
@@ -284,7 +284,7 @@ extern "C" brim_status cuda_program_count(void *self, const brim_program_run *ru
   const watching counting = {false, launches};
   b->is_first_micro_batch = 1;
   memset(launches, 0, (run->count + 1) * sizeof *launches);
-  /* A GPU that is only described has no control block. */
+  /* A GPU that is only described has no control block, so any address stands for it. */
   if (!control) b->control = reinterpret_cast<cuda_control *>(CUDA_ALIGNMENT);
   const brim_status status = run_nodes(b, run, &counting);
   b->control = control;

@@ -20,15 +20,15 @@
 enum { PAIRS = 512 }; /* maximum pairs of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
-  brim_rotary_attr attr;                         /* its `divisor` is a pointer to host memory */
-  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy of that for the device, with longrope */
+  brim_rotary_attr attr;                         /* `divisor` in it is a pointer to host memory */
+  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* with longrope, a copy of the divisors for the device */
   int64_t samples, positions, heads, size, dims; /* N, T, turned heads, D; dims: numbers of a head that turn */
   int64_t stride;                                /* elements from one position to the next */
   double direction;
   int32_t interleaved;
   const int32_t *places; /* [N,T], or NULL */
   int64_t samples_each;  /* samples of a block */
-  cuda_divider packs[2]; /* packs of V pairs in a head. [1]: in the last block of a position, [0]: in the others */
+  cuda_divider packs[2]; /* packs of V pairs in a head: [1] in the last block of a position, [0] in the other blocks */
   cuda_divider rest;     /* numbers of a head that do not turn */
   cuda_divider by_heads;
 } rotary;
@@ -166,7 +166,7 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   if (launch->node->in_count > 1) r.places = (const int32_t *)launch->in[1];
   r.rest = cuda_divider_of(cuda_max(1, r.size - r.dims));
   r.by_heads = cuda_divider_of(r.heads);
-  const bool is_by_4 = r.size % 4 == 0 && r.dims % 8 == 0; /* then pairs and heads begin at whole packs */
+  const bool is_by_4 = r.size % 4 == 0 && r.dims % 8 == 0; /* in this case pairs and heads begin at whole packs */
   CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
     if (is_by_4) return turn_all<T, 4>(b, launch, r);
     return turn_all<T, 1>(b, launch, r);

@@ -23,7 +23,7 @@ typedef struct cuda_sdpa {
  * y and dy may be parts of longer rows. */
 typedef struct cuda_sdpa_values {
   void *q, *k, *v, *y, *lse; /* y and lse are inputs if the gradients are the result */
-  void *dy, *dq, *dk, *dv;   /* only for gradients */
+  void *dy, *dq, *dk, *dv;   /* for gradients only */
 } cuda_sdpa_values;
 
 typedef struct cuda_sdpa_plan cuda_sdpa_plan;
@@ -58,7 +58,7 @@ brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_
                               uint64_t *scratch_bytes);
 /* [step] Runs the plan. `values` has the values of at_once samples. */
 brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch);
-/* [init] Does nothing for NULL. */
+/* Releases a plan; NULL is allowed. [init] */
 void cuda_sdpa_release(cuda_sdpa_plan *plan);
 
 #ifdef __cplusplus

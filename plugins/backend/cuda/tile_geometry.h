@@ -12,9 +12,9 @@ static inline size_t tile_bytes(int rows, int depth)
   return (size_t)rows * (size_t)(depth + TILE_PAD) * sizeof(float);
 }
 
-/* How attention divides a head. A block has `rows` queries and loops over tiles of `columns` keys; for dk and dv, it
- * has keys and loops over queries. The result is `size` numbers wide and is divided into chunks of `depth`; a block
- * computes one chunk. */
+/* The division of a head in attention. A block has `rows` queries and loops over tiles of `columns` keys; for dk and
+ * dv, it has keys and loops over queries. The result is `size` numbers wide and is divided into chunks of `depth`; a
+ * block computes one chunk. */
 typedef struct attention_cut {
   int rows, columns, depth;
 } attention_cut;

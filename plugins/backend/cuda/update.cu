@@ -43,7 +43,7 @@ typedef struct hyper {
   float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
   float beta1, rest1, beta2, rest2, step_size, root, eps, initial;
   float momentum;
-  bool first; /* this is the first step */
+  bool first; /* true in the first step */
   float groups;
 } hyper;
 

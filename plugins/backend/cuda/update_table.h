@@ -28,7 +28,7 @@ typedef struct cuda_table_entry {
 } cuda_table_entry;
 
 typedef struct cuda_table_head {
-  const double *scale; /* an address on the device, or NULL */
+  const double *scale; /* address on the device of the gradients' factor, or NULL */
   uint32_t entries, parts;
 } cuda_table_head;
 
@@ -97,7 +97,7 @@ static inline int64_t cuda_update_parts(int64_t count)
 }
 CUDA_ANYWHERE int64_t cuda_norm_parts(int64_t count)
 {
-  /* At least 1, because its sum is always written. */
+  /* A tensor has at least one part, because its sum is always written. */
   return cuda_max(1, cuda_min(cuda_divide_up(count, CUDA_NORM_PIECE), CUDA_NORM_PARTS));
 }
 #endif

@@ -84,7 +84,7 @@ static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
 static int64_t at_key(const attention *a, int64_t n, int64_t h, int64_t s)
 {
   const int64_t sharing = a->attr->heads / a->attr->kv_heads;
-  return (n * a->S + s % a->S) * a->k_stride + h / sharing * a->D; /* if s >= S, a key in the cache */
+  return (n * a->S + s % a->S) * a->k_stride + h / sharing * a->D; /* for s >= S, a key in the cache */
 }
 static int64_t at_result(const attention *a, int64_t n, int64_t h, int64_t t)
 {

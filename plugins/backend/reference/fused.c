@@ -13,7 +13,7 @@ static const brim_kernel *find(const char *op, size_t length)
   return NULL;
 }
 
-/* Runs both operations. `before`: where the first one's result goes, from which the activation computes y. */
+/* Runs both operations. `before`: where the first operation writes its result, from which the activation computes y. */
 static brim_status run_both(void *self, const brim_launch *launch, void *const *before)
 {
   const char *op = launch->node->op, *second = strchr(op, '+') + 1;

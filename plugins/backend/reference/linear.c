@@ -44,7 +44,7 @@ REFERENCE(linear_add, "linear+add")
   return BRIM_OK;
 }
 
-/* a is added to dx. It may be NULL, or the memory of dx. */
+/* Computes dx. `a`: added to dx; may be NULL or the memory of dx. */
 static void find_dx(const brim_tensor *like_dy, const brim_tensor *like_weight, const double *a, const double *dy,
                     const double *weight, double *dx)
 {

@@ -9,8 +9,8 @@
  *     dlogits[k]   = ((1 - s) * w[label] * (softmax[k] - (k == label))
  *                     + s/K * (softmax[k] * (sum over j of w[j]) - w[k])) * loss_scale
  *
- * If labels are shares t[k] of the classes, the coefficient of every class k is s/K + (1 - s) * t[k]. It replaces s/K,
- * and 1 - s at the label.
+ * If labels are shares t[k] of the classes, the coefficient of every class k is s/K + (1 - s) * t[k]. This coefficient
+ * replaces s/K, and 1 - s at the label.
  *
  * There is one loss per label, and it is 0 if the label is ignored. loss_scale is 1 / samples of the effective batch,
  * so the gradients of micro-batches add up to the gradient of the mean loss. The maximum is first subtracted from the

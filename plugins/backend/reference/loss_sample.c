@@ -1,6 +1,6 @@
-/* Operations around the graph of a loss plugin: one_hot makes its target, 1 at the label and 0 elsewhere; another
- * multiplies each sample's loss by the weight of its class. The gradient that enters the graph is loss_scale times the
- * same weight. */
+/* Operations around the graph of a loss plugin. one_hot makes the graph's target: 1 at the label and 0 elsewhere. The
+ * other operation multiplies each sample's loss by the weight of its class. The gradient that enters the graph is
+ * loss_scale times the same weight. */
 #include <stdbool.h>
 
 #include "reference.h"

@@ -65,8 +65,8 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
-/* A limit is strict. Without one, the host's memory is the limit: Linux overcommits memory and later kills processes,
- * so this function refuses an arena that cannot fit. */
+/* A limit is strict. Without a limit, the host's memory is the limit: Linux overcommits memory and later kills
+ * processes, so this function refuses an arena that cannot fit. */
 static brim_status place(void *self, int device, uint64_t bytes, void **base)
 {
   reference *backend = self;
@@ -105,7 +105,7 @@ static brim_status zero(void *self, void *to, uint64_t bytes)
   return BRIM_OK;
 }
 
-/* Nothing to wait for: kernels are complete when they return. */
+/* Does nothing, because kernels are complete when they return. */
 static brim_status synchronize(void *self)
 {
   (void)self;

@@ -18,7 +18,7 @@
 #define LANES 4
 #define PIECE_BYTES ((size_t)1 << 20)     /* bytes of all parts of a piece together */
 #define PART_BYTES_MIN ((size_t)16 << 10) /* minimum bytes of one part of a piece, with many ranks */
-#define TAGS 8192 /* more than there are pieces in flight; MPI guarantees more than 2 * TAGS tags */
+#define TAGS 8192 /* exceeds the number of pieces in flight; MPI guarantees more than 2 * TAGS tags */
 
 enum phase { SCATTER, GATHER, DONE };
 

@@ -140,7 +140,7 @@ static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *la
   mpi_wait wait = mpi_wait_begin();
   const double longer = smaller(LATE_SECONDS, seconds / 4);
   const double patience = seconds + longer * (t->rank == 1 ? 1 : 2); /* if rank 0 is missing, rank 1 notices first */
-  char *own = t->all + (size_t)t->ranks * bytes;                     /* after the bytes to receive */
+  char *own = t->all + (size_t)t->ranks * bytes; /* this rank's bytes lie after the bytes to receive */
   int is_done = 0;
   MPI_TRY(
       MPI_Irecv(t->all, t->ranks * (int)bytes, MPI_BYTE, t->rank & (t->rank - 1), TAG_RESULT, t->comm, &t->requests[0]),

@@ -9,8 +9,8 @@
 
 #include "mpi.h"
 
-#define ABORT_SECONDS 3 /* time in which MPI must end a job; after it this process exits */
-/* Time in which the process that started the ranks must end; after it that process is killed. */
+#define ABORT_SECONDS 3 /* time in which MPI must end a job; after this time this process exits */
+/* Time in which the process that started the ranks must end; after this time it is killed. */
 #define STARTER_SECONDS 5
 
 brim_status mpi_failed(int code, const char *doing)
@@ -164,7 +164,7 @@ static void watch_starter(int process, const starter *kind)
 {
   struct pollfd end = {.fd = process, .events = POLLIN};
   setsid();
-  for (int fd = 0; fd < 3; fd++) close(fd); /* others wait until these are closed */
+  for (int fd = 0; fd < 3; fd++) close(fd); /* other programs wait until these descriptors are closed */
   if (poll(&end, 1, STARTER_SECONDS * 1000) > 0) _exit(0);
   if (kind->is_daemon) syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0);
   if (!kind->is_daemon || poll(&end, 1, STARTER_SECONDS * 1000) == 0)
@@ -172,8 +172,8 @@ static void watch_starter(int process, const starter *kind)
   _exit(0);
 }
 
-/* Also ends the process that started the ranks, even if that process cannot reach the other hosts. Open MPI's starter
- * would try to reach them for a quarter of an hour or more. */
+/* Also ends the process that started the ranks, even if that process cannot reach the other hosts. Without this, Open
+ * MPI's starter would try to reach them for a quarter of an hour or more. */
 static void end_starter_too(void)
 {
   const pid_t parent = getppid();

@@ -69,7 +69,7 @@ typedef struct mpi_talk {
 
 /* [init] */
 brim_status mpi_talk_open(mpi_talk *talk, MPI_Comm comm, const brim_world *world);
-/* [init] Does not wait for other ranks. `talk` may be all zeros. */
+/* Does not wait for other ranks. The fields of `talk` may be all zeros. [init] */
 void mpi_talk_close(mpi_talk *talk);
 /* [step] See brim_comm_ops. Fails with EPEER instead of ECOMM if another rank has reported the missing rank and ends
  * the job. */
@@ -81,7 +81,7 @@ typedef struct mpi_sums mpi_sums;
 
 /* [init] */
 brim_status mpi_sums_open(MPI_Comm comm, const brim_world *world, mpi_sums **out);
-/* [init] Does not wait for other ranks. Does nothing for NULL. */
+/* Does not wait for other ranks; NULL is allowed. [init] */
 void mpi_sums_close(mpi_sums *sums);
 /* [step] See brim_comm_ops. */
 brim_status mpi_sums_start(mpi_sums *sums, const brim_collective *what);

@@ -3,7 +3,7 @@
 
 #include "mpi.h"
 
-#define LOOK_SECONDS 20e-6 /* longer than a message takes to arrive */
+#define LOOK_SECONDS 20e-6 /* time that is longer than a message takes to arrive */
 #define YIELD_SECONDS 1e-3
 #define SLEEP_NANOSECONDS 50000
 #define STOPPED_SECONDS 0.5 /* if two polls are further apart than this, the process was stopped */

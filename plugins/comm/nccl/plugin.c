@@ -289,7 +289,7 @@ static brim_status warm_up(communicator *c, uint64_t largest, void *queue)
   for (uint64_t bytes = WARM_UP_FIRST; status == BRIM_OK && bytes < largest; bytes *= WARM_UP_FACTOR)
     status = try_bytes(c, buffer, bytes, queue);
   if (status == BRIM_OK) status = try_bytes(c, buffer, largest, queue);
-  if (status == BRIM_OK) /* Only after success, because otherwise this call may never return. */
+  if (status == BRIM_OK) /* Waits only after success, because otherwise this call may never return. */
     status = check_cuda(c, cudaFree(buffer), "trying NCCL");
   c->started = c->done = 0;
   return status;

@@ -56,7 +56,7 @@ static uint32_t rooms_find(const rooms *r, uint32_t least, uint32_t context)
 {
   uint32_t at = least;
   int k = 0;
-  for (; k < LEVELS; k++) { /* goes up until the word has a bit at or after `at` */
+  for (; k < LEVELS; k++) { /* goes up until a word has a bit at or after `at` */
     if (at / 64 > (k == 0 ? context : (context >> 6 * k)) / 64) return NONE;
     const uint64_t word = r->bits[k][at / 64] & UINT64_MAX << at % 64;
     if (word) {
@@ -66,7 +66,7 @@ static uint32_t rooms_find(const rooms *r, uint32_t least, uint32_t context)
     at = at / 64 + 1;
   }
   if (k == LEVELS) return NONE;
-  /* Goes down to the first row under that bit. */
+  /* Goes down to the first room below that bit. */
   while (k-- > 0) at = at * 64 + (uint32_t)__builtin_ctzll(r->bits[k][at]);
   return at;
 }

@@ -151,7 +151,7 @@ static brim_status create(const void *params, void **self)
   cifar *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
-  const brim_status status = load_names(d); /* before open(), because describe() also returns the names */
+  const brim_status status = load_names(d); /* loaded before open(), because describe() also returns the names */
   if (status != BRIM_OK) {
     free(d);
     return status;

@@ -381,7 +381,8 @@ static brim_status set_uses(const csv_header *h, const char *file, const csv_cho
     BRIM_TRY(find_column(h, file, BRIM_ELOAD, what, c->group, &at));
     use[at].group = true;
   }
-  for (int32_t i = 0; answers && c->client[0] && i < h->columns; i++) /* may be missing in a test file */
+  /* The client column may be missing in a test file. */
+  for (int32_t i = 0; answers && c->client[0] && i < h->columns; i++)
     use[i].client = strcmp(h->name[i], c->client) == 0;
   return BRIM_OK;
 }

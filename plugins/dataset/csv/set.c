@@ -235,7 +235,7 @@ brim_status csv_set_read_file(const csv_set *s, const char *path, csv_table *tab
 {
   const csv_params *p = s->params;
   const csv_reading how = {separators[p->separator], false, (enum csv_fill)p->fill, &s->wishes};
-  csv_chosen chosen = s->chosen; /* it is not empty, so reading does not change it */
+  csv_chosen chosen = s->chosen; /* `chosen` is not empty, so reading does not change it */
   csv_names classes = {0};
   BRIM_TRY(csv_table_read(path, &how, &chosen, &classes, table));
   csv_table_fill(table, s->mean, s->deviation, p->standardise);

@@ -73,7 +73,7 @@ static brim_status reserve_all(loading *l, const csv_chosen *chosen)
   t->label = label;
   BRIM_TRY(reserve(t, t->rows, l->how->answers && chosen->client[0], sizeof *t->client, &client));
   t->client = client;
-  const uint64_t bytes = t->bytes; /* does not count the numbers of groups, which are temporary */
+  const uint64_t bytes = t->bytes; /* the numbers of groups do not count, because they are temporary */
   BRIM_TRY(reserve(t, t->rows, chosen->group[0] != '\0', sizeof *l->group, &group));
   l->group = group;
   t->bytes = bytes;

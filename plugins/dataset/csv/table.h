@@ -21,7 +21,7 @@ typedef struct csv_table {
   uint64_t bytes; /* bytes of all memory that stays */
 } csv_table;
 
-/* How to treat a missing feature: as an error that names the place, as NaN (see csv_table_fill), or as 0. */
+/* The treatment of a missing feature: an error that names the place, NaN (see csv_table_fill), or 0. */
 enum csv_fill { CSV_FILL_NO, CSV_FILL_MEAN, CSV_FILL_ZERO };
 
 typedef struct csv_reading {

@@ -11,7 +11,7 @@
 
 typedef struct cub200_row {
   const char *text;                  /* the text after the line's number, or NULL */
-  double number[CUB200_NUMBERS_MAX]; /* or numbers */
+  double number[CUB200_NUMBERS_MAX]; /* numbers, if the row has no text */
 } cub200_row;
 
 typedef struct cub200_table {

@@ -112,7 +112,7 @@ static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, c
     if (a->right) end = spaces_after(text, bytes, end);
     if (start > done) BRIM_TRY(next(e, text + done, start - done, first && done == 0));
     BRIM_TRY(e->take(e->context, &a->id, 1));
-    /* As in the library, the search continues at the token's end, before the spaces that the token removes. */
+    /* The search continues at the token's end, before the spaces that the token removes, as in the library. */
     done = end;
   }
   return done < bytes ? next(e, text + done, bytes - done, first && done == 0) : BRIM_OK;

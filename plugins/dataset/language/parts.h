@@ -110,7 +110,7 @@ enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_PREVIOUS, SPLIT_NEXT,
 enum prefix_when { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 typedef struct split_step {
   slice space;             /* replaces each space and is also the prefix; empty: no replacement and no prefix */
-  enum prefix_when prefix; /* when a piece that does not begin with `space` gets it as a prefix */
+  enum prefix_when prefix; /* says when a piece that does not begin with `space` gets it as a prefix */
   bool splits, invert;
   pattern find;
   enum split_behavior behavior;

@@ -29,7 +29,7 @@ static inline size_t character_bytes(slice s, size_t at)
 {
   return (size_t)utf8_length(s.text + at, s.bytes - at);
 }
-/* As Python's str.isspace. */
+/* Returns whether the character is a space for Python's str.isspace. */
 static inline bool is_python_space(int32_t c)
 {
   return (c >= 28 && c <= 31) || is_space(c);
@@ -169,7 +169,7 @@ enum token_kind {
   TOKEN_FLOAT
 };
 typedef struct token {
-  int32_t kind; /* or an operator (OP_...) */
+  int32_t kind; /* a kind of token, or an operator (OP_...) */
   size_t at;
   slice text; /* the text; of a string, without escapes */
 } token;

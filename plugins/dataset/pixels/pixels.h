@@ -27,7 +27,7 @@ pixels_source pixels_source_file(int fd);
 pixels_source pixels_source_memory(const void *bytes, size_t count);
 
 typedef struct pixels_header {
-  int64_t rows, columns; /* of the decoded picture, which is turned already */
+  int64_t rows, columns; /* size of the decoded picture, which is turned already */
   int orientation;       /* EXIF's orientation, 1 to 8; 1: the picture is not turned */
   /* The memory that libjpeg needs for the whole picture while it decodes. It holds the coefficients if they come in
    * more than one scan, as in progressive files. Row buffers are not counted. */
@@ -44,8 +44,8 @@ typedef struct pixels_options {
  * ENOMEM_HOST. */
 brim_status pixels_header_read(pixels_source *source, const char *name, const pixels_options *options,
                                pixels_header *out);
-/* [any thread] Decodes the whole picture into picture->pixels. Returns the same errors; also ELOAD if the picture has
- * more than picture->room bytes, or if data is truncated or invalid. */
+/* [any thread] Decodes the whole picture into picture->pixels. Returns the errors of pixels_header_read, and ELOAD if
+ * the picture has more than picture->room bytes, or if data is truncated or invalid. */
 brim_status pixels_decode(pixels_source *source, const char *name, const pixels_options *options,
                           brim_picture *picture);
 /* Returns whether a name ends in .jpg, .jpeg or .png, in lower or upper case. */

@@ -22,7 +22,7 @@ brim_status pixels_check_size(const pixels_input *input, int64_t rows, int64_t c
  * + row * down + column * right, in pixels. */
 typedef struct pixels_turn {
   int64_t start, down, right;
-  int64_t rows, columns; /* those of the turned picture */
+  int64_t rows, columns; /* size of the turned picture */
 } pixels_turn;
 pixels_turn pixels_turn_of(int orientation, int64_t rows, int64_t columns);
 /* Returns EXIF's orientation, 1 to 8, from the payload of an APP1 segment; 0 if the segment has none. */

@@ -34,7 +34,7 @@ brim_status windows_add(windows *w, token_file *file, const char *name);
 /* Fails with ELOAD, because the `tokens` tokens of a file (and of others, if `more`) are too few for a window. `what`
  * is their name in the message: "the training tokens". */
 brim_status windows_fail_few(const windows *w, const char *what, const char *name, int more, int64_t tokens);
-/* Fails in the same way if there is no window. */
+/* Fails like windows_fail_few if there is no window. */
 brim_status windows_check(const windows *w, const char *what);
 /* Reads all tokens. Returns ELOAD with the first token that is not in the vocabulary. */
 brim_status windows_scan(const windows *w);

@@ -25,7 +25,7 @@ static brim_status look_at(const brim_plan_query *q, size_t i, int32_t precision
   brim_plan_figures f = {.size = sizeof f};
   BRIM_TRY(brim_plan_figures_of(q, q->micro_batch[i], precision, &f));
   *fits = f.peak_bytes <= room;
-  if (f.rounds && b->micro_batch) return BRIM_OK; /* prefer plans that do not change the results */
+  if (f.rounds && b->micro_batch) return BRIM_OK; /* prefers a plan that does not change the results */
   if (b->micro_batch && precision != b->precision && f.basis == BRIM_BASIS_GUESSED) return BRIM_OK;
   if (!*fits || (b->micro_batch && f.step_seconds >= (1 - NOISE) * b->figures.step_seconds)) return BRIM_OK;
   *b = (best){f, q->micro_batch[i], precision};
@@ -101,13 +101,13 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   (void)self;
   const brim_status status = choose(q, INT64_MAX, out);
   if (status != BRIM_ENOTSUP || q->batch_size > 0) return status;
-  /* Brim then reports the missing memory, or waits for it. */
+  /* brim then reports the missing memory, or waits for it */
   out->micro_batch = q->micro_batch[q->micro_batch_count - 1];
   brim_reason(out->reason, "the smallest, and still too large for %s", q->device->name);
   return BRIM_OK;
 }
 
-/* Called if the plan did not get its memory: chooses a plan that fits now. */
+/* The run calls this if a plan did not get its memory. Chooses a plan that fits now. */
 static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 {
   (void)self;

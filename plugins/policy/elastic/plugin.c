@@ -41,7 +41,7 @@ typedef struct run {
   double wanted_since, free_since; /* negative while memory is not wanted, or is not free */
   uint64_t room_bytes;             /* the least room at the checks since free_since */
   uint64_t most_bytes;             /* the room at free_since */
-  uint64_t hopeless_bytes;         /* the least amount that could not be given back; 0 if not tried */
+  uint64_t hopeless_bytes;         /* least number of bytes that could not be given back; 0: not tried */
   uint64_t refused_bytes;          /* the need of a waiting run that was reported as refused */
 } run;
 

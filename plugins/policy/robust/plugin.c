@@ -53,7 +53,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   const robust *p = self;
   char bytes[32];
   const brim_device_view *best = find_free(q, NULL);
-  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user or the queue chooses */
+  if (!is_free_to_choose(q) || q->demands->wait) return BRIM_ENOTSUP; /* the user or the queue chooses the device */
   if (!best && (!p->allow_cpu || q->device[0].on_host)) return BRIM_ENOTSUP;
   if (best) {
     take_device(q, best, out);

@@ -81,7 +81,7 @@ static void set_distances(facility *f, const brim_selection_query *q, const brim
     set_row(across, n, k, row);
     for (int64_t i = k; i < n; i++) farthest = row[i] > farthest ? row[i] : farthest;
   }
-  for (int64_t i = 0; i < n; i++) f->nearest[i] = farthest; /* as long as no client is selected */
+  for (int64_t i = 0; i < n; i++) f->nearest[i] = farthest; /* initial distance, as no client is selected yet */
 }
 
 /* Adds clients of the pool to `out` until it has as many as wanted. */

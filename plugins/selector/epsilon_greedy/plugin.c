@@ -18,7 +18,7 @@ static const brim_param table[] = {
     BRIM_PARAMS_END,
 };
 
-/* For each client: its value, and 1 if it has one. */
+/* The state of each client: its value, and 1 if it has one. */
 static void state(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client)
 {
   (void)self;

@@ -119,7 +119,7 @@ static void multiply(const double *p, const double *x, int64_t n, double *y)
   for (int64_t i = 0; i < n; i++) y[i] = dot(p + i * n, x, n);
 }
 
-/* The last selected client: y = P x for its x, and its variance. */
+/* The last selected client: y = P x for the client's x, and the client's variance. */
 typedef struct taken {
   const double *y; /* NULL if no client has been selected */
   double variance;

@@ -37,8 +37,8 @@ static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescri
   return e;
 }
 
-/* It is never an error if the library suggests nothing for a graph: another engine, or one of brim's kernels, computes
- * the same. */
+/* It is never an error if the library suggests nothing for a graph: another engine, or one of brim's kernels, then
+ * computes the node. */
 brim_status cuda_dnn_suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, cuda_dnn_suggestions *out)
 {
   cudnnBackendDescriptor_t heuristics;

@@ -119,7 +119,7 @@ void *cuda_library_memory(const uint64_t *bytes, size_t parts, void **part)
 
 /* ---- handles ---- */
 
-/* From cuDNN 9 on, the version number is 10000 * major + ...; before, it is 1000 * major + ... */
+/* From cuDNN 9 on, the version number is 10000 * major + ...; in earlier versions it is 1000 * major + ... */
 static size_t dnn_major(size_t version)
 {
   return version >= 90000 ? version / 10000 : version / 1000;

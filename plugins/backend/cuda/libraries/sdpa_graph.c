@@ -182,7 +182,7 @@ static tensor apply(builder *g, each e, tensor out)
   finish_operation(g, operation);
   return out;
 }
-/* Does the same, with an intermediate tensor as its result. */
+/* Applies an operation with an intermediate tensor as its result. */
 static tensor apply_float(builder *g, cudnnPointwiseMode_t mode, tensor x, tensor b, layout of)
 {
   return apply(g, (each){mode, x, b, .type = CUDNN_DATA_FLOAT}, between(g, of, CUDNN_DATA_FLOAT));
@@ -284,7 +284,7 @@ static void backward(builder *g)
   multiply_back(g, weights, dy, CUDA_SDPA_DV);
   tensor ds = apply_float(g, CUDNN_POINTWISE_SUB, multiply_scores(g, dy, v), delta, g->score);
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, weights, g->score);
-  /* In fp32; cuDNN 9.19 also accepts 16 bits. */
+  /* the product is in fp32; cuDNN 9.19 also accepts 16 bits */
   ds = apply_float(g, CUDNN_POINTWISE_MUL, ds, scale, g->score);
   multiply_back(g, ds, q, CUDA_SDPA_DK);
   /* The product writes dq directly. If it made fp32 sums, blocks of keys would add to them in any order. So the library

@@ -16,7 +16,7 @@ enum {
   CUDA_SDPA_DQ,
   CUDA_SDPA_DK,
   CUDA_SDPA_DV,
-  CUDA_SDPA_DELTA, /* in scratch: the sum of dy * y for each row */
+  CUDA_SDPA_DELTA, /* the sum of dy * y for each row, in scratch */
   CUDA_SDPA_SCALE,
   CUDA_SDPA_LEAST, /* the score of a key that is not seen */
   CUDA_SDPA_QUERIES,
