@@ -27,4 +27,6 @@ char *brim_arena_string(brim_arena *arena, const char *text);
 char *brim_arena_string_n(brim_arena *arena, const char *text, size_t bytes);
 char *brim_arena_printf(brim_arena *arena, const char *format, ...) BRIM_PRINTF(2, 3);
 #define BRIM_ARENA_NEW(arena, T, count) ((T *)brim_arena_alloc((arena), sizeof(T) * (size_t)(count)))
+/* Sets `array` to `count` zeroed elements, as brim_arena_try does; its value is NULL if the host is out of memory. */
+#define BRIM_ARENA_TRY(arena, array, count) ((array) = brim_arena_try((arena), (size_t)(count) * sizeof *(array)))
 #endif

@@ -132,28 +132,6 @@ static bool is_name(char c)
   return (c >= 'a' && c <= 'z') || isdigit((unsigned char)c) || c == '_';
 }
 
-static brim_status take_name(reader *r, fault *f)
-{
-  const size_t length = word_length(r);
-  if (length >= NAME_BYTES) return syntax_error(r, r->at, "the name is too long for an operation");
-  for (size_t i = 0; i < length; i++)
-    if (!is_name(r->at[i]))
-      return syntax_error(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
-  memcpy(f->name, r->at, length);
-  r->at += length;
-  return BRIM_OK;
-}
-
-static brim_status take_count(reader *r, fault *f)
-{
-  f->every = *r->at == '%';
-  r->at += f->every;
-  BRIM_TRY(take_number(r, 1, &f->count));
-  f->onwards = !f->every && *r->at == '+';
-  r->at += f->onwards;
-  return BRIM_OK;
-}
-
 static brim_status take_until(reader *r, fault *f)
 {
   const char *path = r->at += strlen(UNTIL);
@@ -175,10 +153,20 @@ static brim_status take_details(reader *r, fault *f)
       BRIM_TRY(take_until(r, f));
       next = NOTHING;
     } else if (next <= COUNT && (*r->at == '%' || isdigit((unsigned char)*r->at))) {
-      BRIM_TRY(take_count(r, f));
+      f->every = *r->at == '%';
+      r->at += f->every;
+      BRIM_TRY(take_number(r, 1, &f->count));
+      f->onwards = !f->every && *r->at == '+';
+      r->at += f->onwards;
       next = PATH;
     } else if (next == NAME && *r->at >= 'a' && *r->at <= 'z') {
-      BRIM_TRY(take_name(r, f));
+      const size_t length = word_length(r);
+      if (length >= NAME_BYTES) return syntax_error(r, r->at, "the name is too long for an operation");
+      for (size_t i = 0; i < length; i++)
+        if (!is_name(r->at[i]))
+          return syntax_error(r, r->at + i, "names of operations are lower-case letters, digits and '_'");
+      memcpy(f->name, r->at, length);
+      r->at += length;
       next = COUNT;
     } else {
       static const char *const wanted[] = {"expected a name, a count or until=PATH", "expected a count or until=PATH",

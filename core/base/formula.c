@@ -159,15 +159,6 @@ static int32_t read_call(reader *r, const char *text, size_t bytes)
   return fail_at(r, text, "unknown function", text, bytes);
 }
 
-static int32_t read_number(reader *r)
-{
-  char *end = NULL;
-  const double number = strtod(r->at, &end);
-  if (!(number - number == 0)) return fail(r, "a number is too large");
-  r->at = end;
-  return make(r, BRIM_FORMULA_NUMBER, NONE, NONE, NONE, number);
-}
-
 static int32_t read_operand(reader *r)
 {
   skip(r);
@@ -181,7 +172,13 @@ static int32_t read_operand(reader *r)
     if (n->value == NONE) return fail_at(r, text, "it is read before it has a value:", text, bytes);
     return n->value;
   }
-  if (isdigit((unsigned char)*text) || (*text == '.' && isdigit((unsigned char)text[1]))) return read_number(r);
+  if (isdigit((unsigned char)*text) || (*text == '.' && isdigit((unsigned char)text[1]))) {
+    char *end = NULL;
+    const double number = strtod(r->at, &end);
+    if (!(number - number == 0)) return fail(r, "a number is too large");
+    r->at = end;
+    return make(r, BRIM_FORMULA_NUMBER, NONE, NONE, NONE, number);
+  }
   if (!take(r, '(')) return fail(r, "a number, a name or '(' is missing");
   const int32_t v = read_comparison(r);
   if (r->status == BRIM_OK && !take(r, ')')) return fail(r, "a ')' is missing");
@@ -313,15 +310,6 @@ static bool is_operation(const value *v)
   return v->op > BRIM_FORMULA_NUMBER;
 }
 
-static void mark_needed(reader *r)
-{
-  for (size_t i = 0; i < r->names; i++)
-    if (r->name[i].output != NONE) r->value[r->name[i].value].is_needed = true;
-  for (int32_t i = r->values; i-- > 0;)
-    for (int k = 0; r->value[i].is_needed && is_operation(&r->value[i]) && k < 3; k++)
-      if (r->value[i].operand[k] != NONE) r->value[r->value[i].operand[k]].is_needed = true;
-}
-
 static uint8_t of_uniform(const reader *r, int32_t v)
 {
   return v == NONE ? 0 : (uint8_t)r->value[v].place;
@@ -425,7 +413,11 @@ static brim_status put(reader *r, brim_formula *out)
 {
   memset(out, 0, sizeof *out);
   if (r->status != BRIM_OK) return r->status;
-  mark_needed(r);
+  for (size_t i = 0; i < r->names; i++)
+    if (r->name[i].output != NONE) r->value[r->name[i].value].is_needed = true;
+  for (int32_t i = r->values; i-- > 0;)
+    for (int k = 0; r->value[i].is_needed && is_operation(&r->value[i]) && k < 3; k++)
+      if (r->value[i].operand[k] != NONE) r->value[r->value[i].operand[k]].is_needed = true;
   put_uniforms(r, out);
   if (r->status == BRIM_OK) put_lines(r, out);
   if (r->status == BRIM_OK) put_stores(r, out);

@@ -109,21 +109,17 @@ static brim_status skip_texts(reading *r, const char *key, uint64_t count)
   return BRIM_OK;
 }
 
-static brim_status read_array(reading *r, brim_gguf_value *v)
-{
-  BRIM_TRY(take_u32(r, v->key, &v->kind));
-  BRIM_TRY(take_u64(r, v->key, &v->count));
-  v->is_array = true;
-  if (v->kind == BRIM_GGUF_ARRAY) return bad(r, "'%.200s' is an array of arrays, which brim does not read", v->key);
-  return BRIM_OK;
-}
-
 static brim_status read_value(reading *r, brim_gguf_value *v)
 {
   BRIM_TRY(take_name(r, "a key", KEY_BYTES_MAX, &v->key));
   BRIM_TRY(take_u32(r, v->key, &v->kind));
   v->count = 1;
-  if (v->kind == BRIM_GGUF_ARRAY) BRIM_TRY(read_array(r, v));
+  if (v->kind == BRIM_GGUF_ARRAY) {
+    BRIM_TRY(take_u32(r, v->key, &v->kind));
+    BRIM_TRY(take_u64(r, v->key, &v->count));
+    v->is_array = true;
+    if (v->kind == BRIM_GGUF_ARRAY) return bad(r, "'%.200s' is an array of arrays, which brim does not read", v->key);
+  }
   if (v->kind >= KINDS)
     return bad(r, "'%.200s' has a value of type %u, which the format does not define", v->key, v->kind);
   const uint64_t begin = r->at;
@@ -143,26 +139,6 @@ static brim_status read_value(reading *r, brim_gguf_value *v)
 static int compare_keys(const void *a, const void *b)
 {
   return strcmp((*(const brim_gguf_value *const *)a)->key, (*(const brim_gguf_value *const *)b)->key);
-}
-
-static brim_status read_values(reading *r, uint64_t count)
-{
-  brim_gguf *f = r->file;
-  if (count > r->size / VALUE_BYTES_MIN)
-    return bad(r, "it claims %llu keys, more than fit into it", (unsigned long long)count);
-  f->value = brim_arena_try(&f->arena, (count + 1) * sizeof *f->value);
-  f->by_key = brim_arena_try(&f->arena, (count + 1) * sizeof *f->by_key);
-  if (!f->value || !f->by_key) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the keys of '%s'", f->path);
-  for (uint64_t i = 0; i < count; i++) {
-    BRIM_TRY(read_value(r, &f->value[i]));
-    f->by_key[i] = &f->value[i];
-    f->value_count++;
-  }
-  if (count > 1) qsort(f->by_key, count, sizeof *f->by_key, compare_keys);
-  for (uint64_t i = 1; i < count; i++)
-    if (strcmp(f->by_key[i - 1]->key, f->by_key[i]->key) == 0)
-      return bad(r, "it has the key '%.200s' twice", f->by_key[i]->key);
-  return BRIM_OK;
 }
 
 static brim_status read_alignment(const reading *r, uint64_t *out)
@@ -320,7 +296,21 @@ static brim_status read_all(reading *r)
 {
   uint64_t tensors = 0, values = 0;
   BRIM_TRY(read_head(r, &tensors, &values));
-  BRIM_TRY(read_values(r, values));
+  brim_gguf *f = r->file;
+  if (values > r->size / VALUE_BYTES_MIN)
+    return bad(r, "it claims %llu keys, more than fit into it", (unsigned long long)values);
+  f->value = brim_arena_try(&f->arena, (values + 1) * sizeof *f->value);
+  f->by_key = brim_arena_try(&f->arena, (values + 1) * sizeof *f->by_key);
+  if (!f->value || !f->by_key) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the keys of '%s'", f->path);
+  for (uint64_t i = 0; i < values; i++) {
+    BRIM_TRY(read_value(r, &f->value[i]));
+    f->by_key[i] = &f->value[i];
+    f->value_count++;
+  }
+  if (values > 1) qsort(f->by_key, values, sizeof *f->by_key, compare_keys);
+  for (uint64_t i = 1; i < values; i++)
+    if (strcmp(f->by_key[i - 1]->key, f->by_key[i]->key) == 0)
+      return bad(r, "it has the key '%.200s' twice", f->by_key[i]->key);
   BRIM_TRY(check_whole(r));
   r->file->architecture = brim_gguf_text(r->file, "general.architecture");
   if (!r->file->architecture[0]) return bad(r, "it has no general.architecture");

@@ -216,17 +216,12 @@ void brim_guard_cancel_alarm(void)
   if (brim_guard_any_lost()) brim_crash_end_in(0);
 }
 
-static void add_file(brim_status status, const brim_guard_call *call)
-{
-  if (call->file && call->file[0])
-    brim_fail_add(status, "plugin %s\n`brim check %s` calls its functions one by one", call->file,
-                  BRIM_QUOTED(call->file));
-}
-
 static brim_status fail_lost(const brim_guard_call *call, const char *what)
 {
   const brim_status status = brim_fail(BRIM_EPLUGIN, "%s %s", call->name, what);
-  add_file(status, call);
+  if (call->file && call->file[0])
+    brim_fail_add(status, "plugin %s\n`brim check %s` calls its functions one by one", call->file,
+                  BRIM_QUOTED(call->file));
   return status;
 }
 
@@ -244,15 +239,6 @@ static brim_status fail_crashed(const brim_guard *g, const brim_guard_call *call
                        (unsigned long long)(uintptr_t)g->address);
   if (brim_crash_place(g->code, place, sizeof place))
     snprintf(what + length, sizeof what - (size_t)length, ", in %s", place);
-  return fail_lost(call, what);
-}
-
-static brim_status fail_asking(const brim_guard_call *call)
-{
-  char what[160];
-  lose();
-  snprintf(what, sizeof what, "asked the core %d questions in one %s and was abandoned", BRIM_GUARD_QUESTIONS_MAX,
-           call->function);
   return fail_lost(call, what);
 }
 
@@ -310,7 +296,11 @@ brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guar
     default:
       if (questions == BRIM_GUARD_QUESTIONS_MAX) {
         atomic_store(&g->turn, LOST); /* the thread waits for an answer that will not come */
-        return fail_asking(call);
+        char what[160];
+        lose();
+        snprintf(what, sizeof what, "asked the core %d questions in one %s and was abandoned", BRIM_GUARD_QUESTIONS_MAX,
+                 call->function);
+        return fail_lost(call, what);
       }
       answer(g);
     }

@@ -307,14 +307,6 @@ static void count_group(void *out, const char *folder, bool version2)
   count_group_swap(use, folder, version2, limit);
 }
 
-static void count_machine(brim_host_use *use, const char *text)
-{
-  const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
-  const uint64_t swap = meminfo(text, "SwapTotal:"), swap_free = meminfo(text, "SwapFree:");
-  if (total != UINT64_MAX && available <= total) count_ram(use, total - available, total, false);
-  if (swap != UINT64_MAX && swap_free <= swap) count_swap(use, swap - swap_free, swap);
-}
-
 /* Reads a line such as "cpu  252750 0 34472 220967 2315 0 303 313 0 0": user, nice, system, idle, iowait and more. The
  * time of guests, the last two, is already part of the first two. */
 static void count_processors(brim_host_use *use, const char *text)
@@ -331,7 +323,12 @@ brim_host_use brim_host_use_read(const char *proc, const char *mount)
 {
   char text[TEXT_BYTES], membership[PATH_BYTES];
   brim_host_use use = {0};
-  if (read_text(proc, "meminfo", text, sizeof text)) count_machine(&use, text);
+  if (read_text(proc, "meminfo", text, sizeof text)) {
+    const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
+    const uint64_t swap = meminfo(text, "SwapTotal:"), swap_free = meminfo(text, "SwapFree:");
+    if (total != UINT64_MAX && available <= total) count_ram(&use, total - available, total, false);
+    if (swap != UINT64_MAX && swap_free <= swap) count_swap(&use, swap - swap_free, swap);
+  }
   if (snprintf(membership, sizeof membership, "%s/self/cgroup", proc) < (int)sizeof membership)
     read_groups(&(group_readers){count_group, NULL, &use}, mount, membership);
   if (read_text(proc, "stat", text, sizeof text)) count_processors(&use, text);

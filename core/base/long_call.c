@@ -19,15 +19,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static brim_frequent_call *first;
 static bool has_watcher;
 
-static void report(const char *what, const void *function)
-{
-  Dl_info info;
-  if (dladdr(function, &info) && info.dli_fname)
-    brim_log(BRIM_LOG_WARN, "%s has not returned yet: plugin %s", what, info.dli_fname);
-  else
-    brim_log(BRIM_LOG_WARN, "%s has not returned yet", what);
-}
-
 /* Warns once per function, even if several threads call it. */
 static void look_at(brim_frequent_call *c, double now)
 {
@@ -39,7 +30,11 @@ static void look_at(brim_frequent_call *c, double now)
   }
   if (c->is_reported || now - c->since < LONG_SECONDS) return;
   for (brim_frequent_call *k = first; k; k = k->next) k->is_reported = k->is_reported || k->function == c->function;
-  report(c->what, c->function);
+  Dl_info info;
+  if (dladdr(c->function, &info) && info.dli_fname)
+    brim_log(BRIM_LOG_WARN, "%s has not returned yet: plugin %s", c->what, info.dli_fname);
+  else
+    brim_log(BRIM_LOG_WARN, "%s has not returned yet", c->what);
 }
 
 static void *watch_all(void *context)
@@ -57,19 +52,16 @@ static void *watch_all(void *context)
   return context;
 }
 
-static void start_watcher(void)
-{
-  pthread_t watcher;
-  has_watcher = brim_thread_start(&watcher, "brim-watch", watch_all, NULL) == 0;
-  if (has_watcher) pthread_detach(watcher);
-}
-
 void brim_frequent_call_watch(brim_frequent_call *c, const char *what, const void *function)
 {
   pthread_mutex_lock(&lock);
   *c = (brim_frequent_call){.next = first, .what = what, .function = function};
   first = c;
-  if (!has_watcher) start_watcher();
+  if (!has_watcher) {
+    pthread_t watcher;
+    has_watcher = brim_thread_start(&watcher, "brim-watch", watch_all, NULL) == 0;
+    if (has_watcher) pthread_detach(watcher);
+  }
   pthread_mutex_unlock(&lock);
 }
 

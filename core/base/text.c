@@ -146,6 +146,17 @@ void brim_text_add_quoted(brim_text *text, const char *word)
   brim_text_add(text, "'");
 }
 
+void brim_text_add_csv(brim_text *text, const char *field)
+{
+  if (!field[strcspn(field, ",\"\r\n")]) {
+    brim_text_add(text, field);
+    return;
+  }
+  brim_text_add(text, "\"");
+  for (const char *s = field; *s; s++) brim_text_add_n(text, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
+  brim_text_add(text, "\"");
+}
+
 const char *brim_format_quoted(char *out, size_t room, const char *path)
 {
   brim_text text = {0}, word = {0};
@@ -271,6 +282,18 @@ const char *brim_format_bytes(char *out, size_t room, uint64_t bytes)
     u++;
   }
   snprintf(out, room, u == 0 ? "%.0f %s" : "%.1f %s", value, unit[u]);
+  return out;
+}
+
+/* If a double has a decimal form of up to 15 digits, %.15g prints that form, without trailing zeros; any other double
+ * needs 16 or 17. For a float, these are 6 and at most 9. */
+const char *brim_format_number(char out[BRIM_NUMBER_BYTES], double value, bool is_single)
+{
+  for (int digits = is_single ? 6 : 15; digits <= 17; digits++) {
+    snprintf(out, BRIM_NUMBER_BYTES, "%.*g", digits, value);
+    const double again = strtod(out, NULL);
+    if (is_single ? (float)again == (float)value : again == value) break;
+  }
   return out;
 }
 

@@ -37,6 +37,8 @@ bool brim_has_control(const char *s);
 /* Adds a word so that a POSIX shell reads the same word: unchanged if it has no special characters, else in single
  * quotes. */
 void brim_text_add_quoted(brim_text *text, const char *word);
+/* Adds a field of CSV (RFC 4180). If it contains a comma, a quote or a line break, quotes it and doubles its quotes. */
+void brim_text_add_csv(brim_text *text, const char *field);
 /* The name of a file or folder, quoted for a command that the user may copy; a name that begins with '-' gets the
  * prefix "./", so that the command does not take it for an option. Returns `out`. */
 const char *brim_format_quoted(char *out, size_t room, const char *path);
@@ -61,6 +63,10 @@ const char *brim_suggest_of(const char *written, const char *const *known, size_
 int brim_compare_strings(const void *a, const void *b);
 /* The plural suffix for a count: "" or "s". */
 const char *brim_plural(int64_t count);
+/* Formats a number with the fewest digits that read back as the same double, or, if `is_single`, float; returns `out`.
+ */
+#define BRIM_NUMBER_BYTES 32
+const char *brim_format_number(char out[BRIM_NUMBER_BYTES], double value, bool is_single);
 /* Formats a duration as "1:02:03" or "2:03"; returns `out`. */
 const char *brim_format_seconds(char *out, size_t room, double seconds);
 /* Seconds of CLOCK_MONOTONIC. */

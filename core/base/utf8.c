@@ -44,6 +44,14 @@ size_t brim_utf8_put(uint32_t c, char *out)
   return count;
 }
 
+bool brim_utf8_is_valid(const char *text)
+{
+  const char *end = text + strlen(text);
+  while (text < end)
+    if (brim_utf8_next(&text, end) < 0) return false;
+  return true;
+}
+
 bool brim_utf8_is_locale(void)
 {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};

@@ -8,6 +8,8 @@
 /* Returns the code point at *s, and advances *s; -1, without advancing, if the bytes are not valid UTF-8 (for example
  * overlong forms, surrogates and values above U+10FFFF). *s must be < end. */
 int32_t brim_utf8_next(const char **s, const char *end);
+/* Whether the whole text is valid UTF-8. */
+bool brim_utf8_is_valid(const char *text);
 /* Returns the text to output for the character at *s, and advances *s: the character, or U+FFFD for an invalid byte;
  * *bytes: its length. *s must be < end. */
 const char *brim_utf8_take(const char **s, const char *end, size_t *bytes);

@@ -71,17 +71,6 @@ void brim_cli_print(const char *text)
   brim_text_release(&shown);
 }
 
-void brim_cli_add_csv(brim_text *out, const char *field)
-{
-  if (!field[strcspn(field, ",\"\r\n")]) {
-    brim_text_add(out, field);
-    return;
-  }
-  brim_text_add(out, "\"");
-  for (const char *s = field; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-  brim_text_add(out, "\"");
-}
-
 brim_status brim_cli_print_json(json_t *root)
 {
   const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* escaped, without control characters */

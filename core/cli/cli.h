@@ -132,8 +132,6 @@ int brim_cli_fail(brim_status status);
 /* Prints results as text on standard output. They may contain names from other users, so brim_shown_take makes them
  * safe. */
 void brim_cli_print(const char *text);
-/* Adds a field of CSV (RFC 4180). If it contains a comma, a quote or a line break, quotes it and doubles its quotes. */
-void brim_cli_add_csv(brim_text *out, const char *field);
 /* Prints results as JSON, and releases them. NULL (jansson rejected a text) is an error. Errors of standard output are
  * checked only once, when the command has returned. */
 brim_status brim_cli_print_json(json_t *root);

@@ -226,11 +226,6 @@ static const brim_command *find_command(const completion *c, const char *name)
   return NULL;
 }
 
-static void offer_commands(completion *c)
-{
-  for (const brim_command *const *command = c->cli.commands; *command; command++) offer(c, (*command)->name, "");
-}
-
 /* Whether the word being typed is a run's folder, which the shell completes. */
 static bool is_run(completion *c)
 {
@@ -293,7 +288,7 @@ static void complete_line(completion *c, const char *line)
     return;
   }
   if (c->count < 2) {
-    offer_commands(c);
+    for (const brim_command *const *command = c->cli.commands; *command; command++) offer(c, (*command)->name, "");
     return;
   }
   c->command = find_command(c, c->word[1]);

@@ -7,18 +7,16 @@ typedef struct config_options {
   bool origins, groups, schema;
 } config_options;
 
-static brim_status print_groups(const brim_cli *cli, brim_text *out)
-{
-  brim_cli_search search;
-  brim_cli_search_path(cli, &search);
-  const brim_config_request request = {.search = search.folder, .search_count = search.count, .name = cli->config_name};
-  return brim_config_print_groups(&request, cli->registry, out);
-}
-
 static brim_status print_config(brim_cli *cli, const config_options *options, const brim_operands *operands,
                                 brim_text *out)
 {
-  if (options->groups) return print_groups(cli, out);
+  if (options->groups) {
+    brim_cli_search search;
+    brim_cli_search_path(cli, &search);
+    const brim_config_request request = {
+        .search = search.folder, .search_count = search.count, .name = cli->config_name};
+    return brim_config_print_groups(&request, cli->registry, out);
+  }
   /* Without overrides, all keys; otherwise those of the chosen options. */
   if (options->schema && operands->count == 0) {
     brim_config_print_schema(NULL, cli->registry, out);

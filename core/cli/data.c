@@ -131,16 +131,6 @@ static void print_report(json_t *report, brim_text *out)
   }
 }
 
-static void print_counts(const data_command *c, const char *split, const totals *n, brim_text *out)
-{
-  brim_text_printf(out, "%s: %" PRId64 " row%s of %" PRId64 " tokens, %.2f %% full", split, n->rows,
-                   brim_plural(n->rows), c->data->elements, 100 * share_of(n->filled, n->places));
-  if (c->data->train.documents)
-    brim_text_printf(out, "; %" PRId64 " document%s", n->documents, brim_plural(n->documents));
-  brim_text_printf(out, "\n  tokens: %" PRId64 ", of which %" PRId64 " count (%.1f %%)\n", n->filled, n->counted,
-                   100 * share_of(n->counted, n->filled));
-}
-
 /* Prints the samples of the training split that dataset.validation_fraction takes. */
 static void print_held_out(const data_command *c, const brim_dataset_info *info, brim_text *out)
 {
@@ -150,38 +140,32 @@ static void print_held_out(const data_command *c, const brim_dataset_info *info,
                      info->task == BRIM_TASK_TOKENS ? "rows" : "samples");
 }
 
-static json_t *counts_json(const totals *n)
-{
-  return json_pack("{s:I, s:I, s:f, s:I, s:I}", "rows", (json_int_t)n->rows, "tokens", (json_int_t)n->filled, "filled",
-                   share_of(n->filled, n->places), "counted", (json_int_t)n->counted, "documents",
-                   (json_int_t)n->documents);
-}
-
-static void print_samples_of(const data_command *c, const char *split, const brim_dataset_info *info, brim_text *out)
-{
-  brim_text_printf(out, "%s: %" PRId64 " sample%s of [", split, info->count, brim_plural(info->count));
-  for (int32_t i = 0; i < info->sample.rank; i++)
-    brim_text_printf(out, "%s%" PRId64, i ? "," : "", info->sample.dim[i]);
-  brim_text_printf(out, "], %" PRId64 " %s\n", info->task == BRIM_TASK_VALUES ? info->targets : info->classes,
-                   info->task == BRIM_TASK_VALUES ? "targets" : "classes");
-  (void)c;
-}
-
 static brim_status show_split(const data_command *c, const char *split, const brim_dataset_info *info, json_t *json,
                               brim_text *text)
 {
   totals n;
   json_t *report = NULL;
   if (info->task != BRIM_TASK_TOKENS) {
-    print_samples_of(c, split, info, text);
+    brim_text_printf(text, "%s: %" PRId64 " sample%s of [", split, info->count, brim_plural(info->count));
+    for (int32_t i = 0; i < info->sample.rank; i++)
+      brim_text_printf(text, "%s%" PRId64, i ? "," : "", info->sample.dim[i]);
+    brim_text_printf(text, "], %" PRId64 " %s\n", info->task == BRIM_TASK_VALUES ? info->targets : info->classes,
+                     info->task == BRIM_TASK_VALUES ? "targets" : "classes");
     print_held_out(c, info, text);
     json_object_set_new(json, split, json_pack("{s:I}", "samples", (json_int_t)info->count));
     return BRIM_OK;
   }
   BRIM_TRY(count_rows(c, split, info, &n));
   BRIM_TRY(report_of(c, split, &report));
-  json_t *facts = counts_json(&n);
-  print_counts(c, split, &n, text);
+  json_t *facts =
+      json_pack("{s:I, s:I, s:f, s:I, s:I}", "rows", (json_int_t)n.rows, "tokens", (json_int_t)n.filled, "filled",
+                share_of(n.filled, n.places), "counted", (json_int_t)n.counted, "documents", (json_int_t)n.documents);
+  brim_text_printf(text, "%s: %" PRId64 " row%s of %" PRId64 " tokens, %.2f %% full", split, n.rows,
+                   brim_plural(n.rows), c->data->elements, 100 * share_of(n.filled, n.places));
+  if (c->data->train.documents)
+    brim_text_printf(text, "; %" PRId64 " document%s", n.documents, brim_plural(n.documents));
+  brim_text_printf(text, "\n  tokens: %" PRId64 ", of which %" PRId64 " count (%.1f %%)\n", n.filled, n.counted,
+                   100 * share_of(n.counted, n.filled));
   print_held_out(c, info, text);
   if (report) {
     print_report(report, text);

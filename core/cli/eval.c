@@ -76,36 +76,6 @@ static void set_errors(const eval *e, json_t *root)
   json_object_set_new(root, "r2", brim_json_figure(r->r2));
 }
 
-static brim_status print_json(const eval *e)
-{
-  const brim_evaluation *r = &e->result;
-  json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:I}", "run", e->run, "checkpoint", e->checkpoint, "step",
-                           (json_int_t)brim_trainer_state(e->trainer)->step, "split", brim_part_names[e->part],
-                           "samples", (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
-                           (json_int_t)brim_trainer_device_bytes(e->trainer));
-  if (root && r->task == BRIM_TASK_VALUES) set_errors(e, root);
-  if (root && r->task != BRIM_TASK_VALUES) set_answers(e, root);
-  return brim_cli_print_json(root);
-}
-
-static void add_classes(const eval *e, brim_arena *arena, brim_text *out)
-{
-  brim_table table = {.arena = arena, .columns = 6};
-  static const char *const head[] = {"class", "name", "precision", "recall", "f1", "support"};
-  for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
-  for (int64_t c = 0; c < e->result.classes; c++) {
-    const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
-    brim_table_number(&table, (double)c, 0);
-    brim_table_add(&table, class_name(e, c));
-    brim_table_number(&table, f.precision, 4);
-    brim_table_number(&table, f.recall, 4);
-    brim_table_number(&table, f.f1, 4);
-    brim_table_number(&table, (double)f.support, 0);
-  }
-  brim_text_add(out, "\n");
-  brim_table_print(&table, out);
-}
-
 static void add_confusion(const brim_evaluation *r, brim_arena *arena, brim_text *out)
 {
   if (r->classes > BRIM_MATRIX_CLASSES_MAX) return; /* add_scores reports that */
@@ -128,7 +98,20 @@ static void add_scores(const eval *e, brim_arena *arena, brim_text *out)
 {
   char left_out[200];
   if (e->result.confusion) {
-    add_classes(e, arena, out);
+    brim_table table = {.arena = arena, .columns = 6};
+    static const char *const head[] = {"class", "name", "precision", "recall", "f1", "support"};
+    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++) brim_table_add(&table, head[i]);
+    for (int64_t c = 0; c < e->result.classes; c++) {
+      const brim_class_score f = brim_scores_of(e->result.confusion, e->result.classes, c);
+      brim_table_number(&table, (double)c, 0);
+      brim_table_add(&table, class_name(e, c));
+      brim_table_number(&table, f.precision, 4);
+      brim_table_number(&table, f.recall, 4);
+      brim_table_number(&table, f.f1, 4);
+      brim_table_number(&table, (double)f.support, 0);
+    }
+    brim_text_add(out, "\n");
+    brim_table_print(&table, out);
     add_confusion(&e->result, arena, out);
   }
   if (brim_scores_left_out(left_out, sizeof left_out, e->result.classes)[0]) brim_text_printf(out, "\n%s\n", left_out);
@@ -189,7 +172,16 @@ static brim_status evaluate(eval *e, const brim_config *config)
   BRIM_TRY(brim_trainer_open_evaluation(e->drive, count, brim_drive_eval_batch(e->drive), false, e->checkpoint,
                                         &e->trainer));
   BRIM_TRY(brim_trainer_evaluate(e->trainer, e->part, NULL, &e->result));
-  if (e->json) return print_json(e);
+  if (e->json) {
+    const brim_evaluation *r = &e->result;
+    json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:I}", "run", e->run, "checkpoint", e->checkpoint, "step",
+                             (json_int_t)brim_trainer_state(e->trainer)->step, "split", brim_part_names[e->part],
+                             "samples", (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
+                             (json_int_t)brim_trainer_device_bytes(e->trainer));
+    if (root && r->task == BRIM_TASK_VALUES) set_errors(e, root);
+    if (root && r->task != BRIM_TASK_VALUES) set_answers(e, root);
+    return brim_cli_print_json(root);
+  }
   print_text(e);
   return BRIM_OK;
 }

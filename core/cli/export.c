@@ -132,17 +132,6 @@ static brim_status config_path(const export_wishes *w, char *path, size_t room)
   return check_absent(w, path);
 }
 
-static brim_status write_config(const export_wishes *w, const char *path, brim_arena *arena, const brim_parameters *p,
-                                const brim_weights_map *map)
-{
-  char file[4096];
-  brim_yaml *run;
-  BRIM_TRY(brim_cli_run_config(w->cli, w->run, file, sizeof file));
-  BRIM_TRY(brim_yaml_parse_file(arena, file, &run));
-  if (w->merge) brim_yaml_set(arena, run, "model", brim_yaml_get(run, "backbone"));
-  return brim_export_write_config(map, run, p, path);
-}
-
 /* Reads the run's stored description of its data, as a line of JSON; NULL: none. */
 static brim_status read_data(const export_wishes *w, brim_arena *arena, const char **out)
 {
@@ -219,7 +208,14 @@ static brim_status write_parameters(const brim_cli *cli, const export_wishes *w,
                      w->output, w->format);
   if (has_config) BRIM_TRY(config_path(w, config, sizeof config));
   BRIM_TRY(brim_export_write(p, map, dtype, data, w->output));
-  if (has_config) BRIM_TRY(write_config(w, config, arena, p, map));
+  if (has_config) {
+    char file[4096];
+    brim_yaml *run;
+    BRIM_TRY(brim_cli_run_config(w->cli, w->run, file, sizeof file));
+    BRIM_TRY(brim_yaml_parse_file(arena, file, &run));
+    if (w->merge) brim_yaml_set(arena, run, "model", brim_yaml_get(run, "backbone"));
+    BRIM_TRY(brim_export_write_config(map, run, p, config));
+  }
   brim_say("%zu tensors in %s%s%s%s", p->count, w->output, map ? ", named by map " : ", named as in brim",
            map ? map->name : "", has_config ? "; config.json beside it" : "");
   return BRIM_OK;

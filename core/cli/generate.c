@@ -226,12 +226,6 @@ static brim_status generate_all(generate *g, const brim_generator_options *optio
 
 /* ---- conversations ---- */
 
-static brim_status print_chat_json(const generate *g, json_t *messages)
-{
-  return brim_cli_print_json(json_pack("{s:s, s:I, s:O}", g->model.run ? "run" : "model", g->model.path, "seed",
-                                       (json_int_t)g->how.seed, "messages", messages));
-}
-
 static brim_status converse(generate *g, brim_generator *generator)
 {
   const brim_generation *planned = &brim_generator_plan(generator)->program[0].graph->generation;
@@ -245,7 +239,9 @@ static brim_status converse(generate *g, brim_generator *generator)
                            ? brim_generate_chat_say(&chat, brim_text_str(&g->prompt_text), g->prompt_text.length)
                            : brim_generate_chat_read(&chat);
   if ((status == BRIM_OK || status == BRIM_EINTERRUPTED) && g->json) {
-    const brim_status printed = print_chat_json(g, chat.messages);
+    const brim_status printed =
+        brim_cli_print_json(json_pack("{s:s, s:I, s:O}", g->model.run ? "run" : "model", g->model.path, "seed",
+                                      (json_int_t)g->how.seed, "messages", chat.messages));
     if (printed != BRIM_OK) status = printed;
   }
   brim_generate_chat_release(&chat);
@@ -289,15 +285,6 @@ static brim_status run(generate *g)
   return generate_all(g, &options);
 }
 
-static void release(generate *g)
-{
-  brim_generate_printer_release(&g->printer);
-  brim_drive_close(g->drive);
-  brim_generate_model_close(&g->model);
-  brim_text_release(&g->prompt_text);
-  free(g->prompt_tokens);
-}
-
 static const brim_option options[] = {
     {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "text to continue (default: start a new text)"},
     {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "read the prompt from a file"},
@@ -336,7 +323,11 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK) status = take_numbers(&g);
   if (status == BRIM_OK) status = brim_generate_model_open(cli, &o, g.which, &g.model);
   if (status == BRIM_OK) status = run(&g);
-  release(&g);
+  brim_generate_printer_release(&g.printer);
+  brim_drive_close(g.drive);
+  brim_generate_model_close(&g.model);
+  brim_text_release(&g.prompt_text);
+  free(g.prompt_tokens);
   const bool interrupted = status == BRIM_EINTERRUPTED && stopped;
   const int exit_status = brim_cli_end(interrupted ? BRIM_OK : status, &o);
   return interrupted ? INTERRUPTED_EXIT : exit_status;

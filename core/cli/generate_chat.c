@@ -96,18 +96,14 @@ static brim_status take_and_show(void *context, int64_t index, int32_t token)
   return show(context, false);
 }
 
-static void add_stops(brim_stops *stops, const brim_conversation *conversation)
-{
-  for (size_t i = 0; i < conversation->end_count && stops->count < BRIM_STOPS_MAX; i++)
-    if (!brim_stops_have(stops, conversation->ends[i])) stops->token[stops->count++] = conversation->ends[i];
-}
-
 brim_status brim_generate_chat_say(brim_generate_chat *c, const char *text, size_t bytes)
 {
   brim_conversation conversation;
   add_message(c->messages, "user", text, bytes);
   BRIM_TRY(render_last(c, &conversation));
-  add_stops(&c->how.stops, &conversation);
+  for (size_t i = 0; i < conversation.end_count && c->how.stops.count < BRIM_STOPS_MAX; i++)
+    if (!brim_stops_have(&c->how.stops, conversation.ends[i]))
+      c->how.stops.token[c->how.stops.count++] = conversation.ends[i];
   brim_text_clear(&c->answer);
   c->how.take = take_and_show;
   c->how.end = NULL;

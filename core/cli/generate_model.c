@@ -72,22 +72,19 @@ static brim_status configure_model(const brim_cli *cli, const brim_operands *o, 
   return status;
 }
 
-static brim_status configure_run(const brim_cli *cli, const brim_operands *o, const char *which, brim_generate_model *m)
-{
-  char file[4096];
-  m->run = m->path;
-  BRIM_TRY(brim_cli_run_config(cli, m->run, file, sizeof file));
-  BRIM_TRY(brim_cli_run_checkpoint(m->run, which, m->checkpoint, sizeof m->checkpoint));
-  BRIM_TRY(brim_cli_config(cli, file, o->word + 1, o->number + 1, o->count - 1, &m->config));
-  return brim_cli_refuse_weights(m->run, m->config, o->word + 1, o->count - 1);
-}
-
 brim_status brim_generate_model_open(const brim_cli *cli, const brim_operands *o, const char *which,
                                      brim_generate_model *out)
 {
   out->path = o->word[0];
   BRIM_TRY(check_path(out->path));
-  if (!is_model(out->path)) return configure_run(cli, o, which, out);
+  if (!is_model(out->path)) {
+    char file[4096];
+    out->run = out->path;
+    BRIM_TRY(brim_cli_run_config(cli, out->run, file, sizeof file));
+    BRIM_TRY(brim_cli_run_checkpoint(out->run, which, out->checkpoint, sizeof out->checkpoint));
+    BRIM_TRY(brim_cli_config(cli, file, o->word + 1, o->number + 1, o->count - 1, &out->config));
+    return brim_cli_refuse_weights(out->run, out->config, o->word + 1, o->count - 1);
+  }
   if (which) return brim_fail(BRIM_ECONFIG, "--checkpoint is for runs, but '%s' is a model", out->path);
   return configure_model(cli, o, out);
 }

@@ -48,14 +48,6 @@ static void heed_signals(void)
   sigaction(SIGTERM, &action, NULL);
 }
 
-static void sleep_until(double end)
-{
-  for (double left; !is_stopped && (left = end - brim_now()) > 0;) {
-    const double slice = left < 1 ? left : 1;
-    nanosleep(&(struct timespec){(time_t)slice, (long)(1e9 * (slice - floor(slice)))}, NULL);
-  }
-}
-
 /* ---- output ---- */
 
 /* A single look is printed for people to read; of several, each is one line. */
@@ -136,7 +128,12 @@ static brim_status look_on(monitor *m, brim_source *source)
     if (status == BRIM_OK && m->seconds == 0 && !m->from) status = check_hosts(&look);
     next += m->seconds;
     if (next < brim_now()) next = brim_now();
-    if (status == BRIM_OK && m->seconds > 0 && !brim_source_is_over(source)) sleep_until(next);
+    if (status == BRIM_OK && m->seconds > 0 && !brim_source_is_over(source)) {
+      for (double left; !is_stopped && (left = next - brim_now()) > 0;) {
+        const double slice = left < 1 ? left : 1;
+        nanosleep(&(struct timespec){(time_t)slice, (long)(1e9 * (slice - floor(slice)))}, NULL);
+      }
+    }
   } while (status == BRIM_OK && m->seconds > 0 && !is_stopped && !brim_source_is_over(source));
   brim_look_release(&look);
   return status;

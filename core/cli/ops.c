@@ -33,17 +33,6 @@ static int by_name(const void *a, const void *b)
   return strcmp((*x)->name, (*y)->name);
 }
 
-static void collect(listing *l, const brim_registry *registry, brim_arena *arena)
-{
-  for (size_t i = 0; i < brim_registry_count(registry) && l->backend_count < BACKENDS_MAX; i++)
-    if (brim_registry_at(registry, i)->plugin->kind == BRIM_BACKEND)
-      l->backend[l->backend_count++] = brim_registry_at(registry, i)->plugin;
-  l->op_count = brim_op_count();
-  l->op = BRIM_ARENA_NEW(arena, const brim_op *, l->op_count);
-  for (size_t i = 0; i < l->op_count; i++) l->op[i] = brim_op_at(i);
-  qsort(l->op, l->op_count, sizeof(brim_op *), by_name);
-}
-
 static void print_table(const listing *l, const char *only, brim_arena *arena)
 {
   brim_table table = {.arena = arena, .columns = 3 + l->backend_count};
@@ -72,14 +61,6 @@ static json_t *json_of(const listing *l, const brim_op *op)
     if (has(l->backend[b], op->name)) json_array_append_new(backends, json_string(l->backend[b]->id));
   return json_pack("{s:s, s:s, s:b, s:o}", "name", op->name, "tensors", op->signature, "gradient", op->gradient != NULL,
                    "backends", backends);
-}
-
-static brim_status print_json(const listing *l, const char *only)
-{
-  json_t *ops = json_array();
-  for (size_t i = 0; i < l->op_count; i++)
-    if (!only || strcmp(l->op[i]->name, only) == 0) json_array_append_new(ops, json_of(l, l->op[i]));
-  return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
 }
 
 /* Functions that models call, but that are not operations themselves. */
@@ -112,8 +93,19 @@ static brim_status run(const brim_registry *registry, const char *only, bool jso
 {
   listing l = {0};
   if (only && !brim_op_find(only)) return unknown_operation(only);
-  collect(&l, registry, arena);
-  if (json) return print_json(&l, only);
+  for (size_t i = 0; i < brim_registry_count(registry) && l.backend_count < BACKENDS_MAX; i++)
+    if (brim_registry_at(registry, i)->plugin->kind == BRIM_BACKEND)
+      l.backend[l.backend_count++] = brim_registry_at(registry, i)->plugin;
+  l.op_count = brim_op_count();
+  l.op = BRIM_ARENA_NEW(arena, const brim_op *, l.op_count);
+  for (size_t i = 0; i < l.op_count; i++) l.op[i] = brim_op_at(i);
+  qsort(l.op, l.op_count, sizeof(brim_op *), by_name);
+  if (json) {
+    json_t *ops = json_array();
+    for (size_t i = 0; i < l.op_count; i++)
+      if (!only || strcmp(l.op[i]->name, only) == 0) json_array_append_new(ops, json_of(&l, l.op[i]));
+    return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
+  }
   print_table(&l, only, arena);
   return BRIM_OK;
 }

@@ -390,14 +390,6 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   return status;
 }
 
-static void log_counts(void)
-{
-  brim_log(BRIM_LOG_DEBUG,
-           "planning took %" PRIu64 " plans, %" PRIu64 " graphs, %" PRIu64 " placements, %" PRIu64 " searches",
-           brim_count_of(BRIM_COUNTED_PLANS), brim_count_of(BRIM_COUNTED_GRAPHS), brim_count_of(BRIM_COUNTED_PLACED),
-           brim_count_of(BRIM_COUNTED_SEARCHES));
-}
-
 static const brim_option options[] = {
     {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
     {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
@@ -419,7 +411,10 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG", wish.force);
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
   if (status == BRIM_OK) status = show_plan(cli, config, &wish);
-  log_counts();
+  brim_log(BRIM_LOG_DEBUG,
+           "planning took %" PRIu64 " plans, %" PRIu64 " graphs, %" PRIu64 " placements, %" PRIu64 " searches",
+           brim_count_of(BRIM_COUNTED_PLANS), brim_count_of(BRIM_COUNTED_GRAPHS), brim_count_of(BRIM_COUNTED_PLACED),
+           brim_count_of(BRIM_COUNTED_SEARCHES));
   brim_config_free(config);
   return brim_cli_end(status, &operands);
 }

@@ -145,16 +145,6 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
   print_rows(d, row, count);
 }
 
-static void print_memory(const brim_drive *d, const brim_plan *plan, const brim_footprint *host)
-{
-  brim_text text = {0};
-  brim_cli_print_taken(d, plan, &text);
-  if (text.length > 0) brim_text_add(&text, "\n");
-  brim_footprint_print(host, &text);
-  printf("\n%s\n", brim_text_str(&text));
-  brim_text_release(&text);
-}
-
 static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host,
                               uint64_t server_bytes, const lanes_row *row, size_t count)
 {
@@ -212,7 +202,12 @@ brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, 
   if (status == BRIM_OK && json) status = print_json(d, plan, host, server_bytes, row, count);
   if (status == BRIM_OK && !json) {
     print_text(d, plan, server_bytes, row, count);
-    print_memory(d, plan, host);
+    brim_text text = {0};
+    brim_cli_print_taken(d, plan, &text);
+    if (text.length > 0) brim_text_add(&text, "\n");
+    brim_footprint_print(host, &text);
+    printf("\n%s\n", brim_text_str(&text));
+    brim_text_release(&text);
   }
   if (status == BRIM_OK && picture) status = write_picture(d, plan, picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);

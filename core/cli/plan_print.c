@@ -179,13 +179,6 @@ static double samples_per_second(const brim_setup *s, const brim_frontier_row *c
   return (double)brim_setup_step_samples(s) / c->figures.step_seconds;
 }
 
-static bool has_precisions(const brim_frontier *f)
-{
-  bool differ = false;
-  for (size_t i = 1; i < f->count; i++) differ = differ || f->row[i].choice.precision != f->row[0].choice.precision;
-  return differ;
-}
-
 const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *out, size_t room)
 {
   static const char *const mark[] = {[BRIM_BASIS_TIMED] = "", [BRIM_BASIS_DERIVED] = "~", [BRIM_BASIS_GUESSED] = "?"};
@@ -220,7 +213,9 @@ void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_te
 void brim_cli_print_frontier(const brim_frontier *f, const brim_setup *s, brim_text *out)
 {
   char bytes[32];
-  const bool precisions = has_precisions(f);
+  bool precisions = false;
+  for (size_t i = 1; i < f->count; i++)
+    precisions = precisions || f->row[i].choice.precision != f->row[0].choice.precision;
   bool drawn = false, used[BRIM_BASIS_GUESSED + 1] = {false};
   brim_text_printf(
       out, "  micro-batch  accumulation  recompute  %s      peak  activations        step  samples/s  more work\n",

@@ -62,14 +62,6 @@ static void print_rates(const brim_traffic *t, const char *device, brim_text *ou
                    1e-12 * r->products_16, 1e-12 * r->products_f32, 1e-12 * r->flops, 1e-9 * r->bytes);
 }
 
-static double product_seconds(const brim_traffic *t)
-{
-  double seconds = 0;
-  for (int k = 0; k < BRIM_OP_KINDS; k++)
-    if (brim_kind_is_product((enum brim_op_kind)k)) seconds += t->kind[k].compute_seconds;
-  return seconds;
-}
-
 void brim_cli_print_traffic(const brim_traffic *t, const char *device, brim_text *out)
 {
   static const char *const heading[] = {"class", "nodes", "launches",  "GFLOP",   "GB",
@@ -83,7 +75,9 @@ void brim_cli_print_traffic(const brim_traffic *t, const char *device, brim_text
   for (size_t i = 0; i < count; i++) add_sum(&table, brim_traffic_names[kind[i]], &t->kind[kind[i]], &t->step);
   add_sum(&table, "a step", &t->step, &t->step);
   brim_table_print(&table, out);
-  const double products = product_seconds(t);
+  double products = 0;
+  for (int k = 0; k < BRIM_OP_KINDS; k++)
+    if (brim_kind_is_product((enum brim_op_kind)k)) products += t->kind[k].compute_seconds;
   if (products > 0)
     brim_text_printf(out,
                      "  the arithmetic of its products takes %.3f ms of that; the step takes at least %.2f times as "

@@ -25,26 +25,21 @@ typedef struct predict {
   const char *const *names; /* names of the classes; NULL: the classes have no names */
 } predict;
 
-static void add_head(const predict *p, brim_text *out)
+static void format_csv(const predict *p, brim_text *out)
 {
   brim_text_add(out, "file,index");
   for (int64_t k = 0; k < p->values; k++) brim_text_printf(out, ",value%" PRId64, k);
   if (p->values == 0) brim_text_printf(out, ",class,probability%s", p->names ? ",name" : "");
   brim_text_add(out, "\n");
-}
-
-static void format_csv(const predict *p, brim_text *out)
-{
-  add_head(p, out);
   for (size_t f = 0; f < p->file_count; f++)
     for (int64_t i = 0; i < p->file[f].count; i++) {
       const brim_prediction *r = &p->file[f].prediction[i];
-      brim_cli_add_csv(out, p->file[f].path);
+      brim_text_add_csv(out, p->file[f].path);
       brim_text_printf(out, ",%" PRId64, i);
       for (int64_t k = 0; k < p->values; k++) brim_text_printf(out, ",%.9g", r->value[k]);
       if (p->values == 0) brim_text_printf(out, ",%" PRId64 ",%.9g", r->class, r->probability);
       if (p->names) brim_text_add(out, ",");
-      if (p->names) brim_cli_add_csv(out, p->names[r->class]);
+      if (p->names) brim_text_add_csv(out, p->names[r->class]);
       brim_text_add(out, "\n");
     }
 }

@@ -24,17 +24,6 @@ static const char *heading(const char *key, bool exact)
   return !column || (exact && column->kind == BRIM_WHERE_SECONDS) ? key : column->title;
 }
 
-/* Adds the shortest form that reads back as the same number. */
-static void add_number(brim_text *out, double value)
-{
-  char text[32];
-  for (int digits = 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
-  }
-  brim_text_add(out, text);
-}
-
 /* ---- the table ---- */
 
 /* Joins the lines of an error or a note. */
@@ -120,7 +109,7 @@ static void print_csv(const brim_runs *runs)
   brim_text out = {0};
   for (size_t c = 0; c < runs->columns; c++) {
     brim_text_add(&out, c ? "," : "");
-    brim_cli_add_csv(&out, heading(runs->key[c], true));
+    brim_text_add_csv(&out, heading(runs->key[c], true));
   }
   brim_text_add(&out, "\n");
   for (size_t i = 0; i < runs->rows; i++) {
@@ -129,9 +118,9 @@ static void print_csv(const brim_runs *runs)
       const brim_where_value value = brim_runs_value(runs, row, c);
       brim_text_add(&out, c ? "," : "");
       if (value.text)
-        brim_cli_add_csv(&out, value.text);
+        brim_text_add_csv(&out, value.text);
       else if (value.has)
-        add_number(&out, value.number);
+        brim_text_add(&out, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, value.number, false));
     }
     brim_text_add(&out, "\n");
   }
@@ -172,7 +161,7 @@ static void add_value(brim_text *out, const char *key, const brim_index *index, 
   if (!cell)
     brim_text_add(out, "null");
   else if (!text || (isfinite(cell->number) && !strchr(text, '%') && !is_text_key(key)))
-    add_number(out, cell->number);
+    brim_text_add(out, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, cell->number, false));
   else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
     brim_text_add(out, text);
   else

@@ -294,27 +294,6 @@ brim_status brim_runs_take_options(brim_runs *runs, const char *default_columns)
   return BRIM_OK;
 }
 
-static brim_status add_all_rows(brim_runs *runs)
-{
-  uint32_t key[BRIM_RUNS_KEYS_MAX];
-  bool known[BRIM_RUNS_KEYS_MAX] = {false};
-  size_t runs_total = 0;
-  for (size_t i = 0; i < runs->indexes; i++) runs_total += runs->index[i].runs;
-  runs->row = BRIM_ARENA_NEW(runs->arena, brim_runs_row, runs_total + 1);
-  const brim_index_cell **cell = BRIM_ARENA_NEW(runs->arena, const brim_index_cell *, (runs_total + 1) * runs->keys);
-  for (size_t i = 0; i <= runs_total; i++) runs->row[i].cell = cell + i * runs->keys;
-  for (size_t i = 0; i < runs->indexes; i++) {
-    BRIM_TRY(bind(runs, &runs->index[i], key, known));
-    add_rows(runs, &runs->index[i], key);
-  }
-  runs->total = runs->rows;
-  for (size_t k = 0; k < runs->keys && runs->total > 0; k++) {
-    for (size_t i = 0; i < runs->rows && !known[k]; i++) known[k] = runs->row[i].cell[k];
-    if (!known[k]) return fail_unknown(runs, k);
-  }
-  return BRIM_OK;
-}
-
 /* Keeps the rows for which the filter holds. */
 static brim_status filter_rows(brim_runs *runs)
 {
@@ -332,7 +311,22 @@ brim_status brim_runs_choose(brim_runs *runs)
 {
   int64_t limit = INT64_MAX;
   BRIM_TRY(brim_cli_whole_number("--limit", runs->options->limit, 1, INT64_MAX, &limit));
-  BRIM_TRY(add_all_rows(runs));
+  uint32_t key[BRIM_RUNS_KEYS_MAX];
+  bool known[BRIM_RUNS_KEYS_MAX] = {false};
+  size_t runs_total = 0;
+  for (size_t i = 0; i < runs->indexes; i++) runs_total += runs->index[i].runs;
+  runs->row = BRIM_ARENA_NEW(runs->arena, brim_runs_row, runs_total + 1);
+  const brim_index_cell **cell = BRIM_ARENA_NEW(runs->arena, const brim_index_cell *, (runs_total + 1) * runs->keys);
+  for (size_t i = 0; i <= runs_total; i++) runs->row[i].cell = cell + i * runs->keys;
+  for (size_t i = 0; i < runs->indexes; i++) {
+    BRIM_TRY(bind(runs, &runs->index[i], key, known));
+    add_rows(runs, &runs->index[i], key);
+  }
+  runs->total = runs->rows;
+  for (size_t k = 0; k < runs->keys && runs->total > 0; k++) {
+    for (size_t i = 0; i < runs->rows && !known[k]; i++) known[k] = runs->row[i].cell[k];
+    if (!known[k]) return fail_unknown(runs, k);
+  }
   BRIM_TRY(filter_rows(runs));
   sorted = runs;
   if (runs->rows > 1) qsort(runs->row, runs->rows, sizeof *runs->row, by_key);

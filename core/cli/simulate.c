@@ -109,20 +109,6 @@ static brim_status check_keys(command *c, const names *all)
   return BRIM_OK;
 }
 
-static brim_status expand(command *c)
-{
-  names all;
-  brim_arena *arena = &c->operands.arena;
-  find_names(c->cli, arena, &all);
-  const brim_sweep_groups groups = {group_options, &all.composition};
-  brim_problems problems = {.arena = arena};
-  BRIM_TRY(check_keys(c, &all));
-  brim_sweep_expand(arena, c->operands.word, c->operands.number, c->operands.count, &groups, &problems, &c->sweep);
-  BRIM_TRY(brim_problems_status(&problems));
-  c->shown = BRIM_ARENA_NEW(arena, brim_sim_shown, c->sweep.jobs);
-  return BRIM_OK;
-}
-
 /* Returns the words that differ between combinations: "policy=robust max_retries=1"; if only policies differ, just
  * "robust". */
 static const char *label_of(command *c, const char *const *word)
@@ -289,24 +275,6 @@ static brim_status open_real_plans(command *c, const brim_sim_shown *shown, brim
   return brim_real_plans_open(*config, out);
 }
 
-static brim_status simulate(command *c, brim_sim_shown *shown)
-{
-  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
-  brim_real_plans *real = NULL;
-  brim_status status = BRIM_OK;
-  for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
-  const double start = brim_now();
-  brim_cli_hush(c->cli, true);
-  if (status == BRIM_OK) status = open_real_plans(c, shown, &planned, &real);
-  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, real, &shown->result);
-  brim_cli_hush(c->cli, false);
-  brim_real_plans_close(real);
-  brim_config_free(planned);
-  c->simulated += brim_now() - start;
-  for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);
-  return status;
-}
-
 static const char *scenario_of(const brim_sim_shown *shown)
 {
   const char *written = "";
@@ -346,7 +314,20 @@ static brim_status simulate_one(command *c, size_t combination)
   BRIM_TRY(read_scenario(c, scenario_of(shown), &scenario));
   shown->scenario = scenario;
   c->count++;
-  return simulate(c, shown);
+  brim_config *config[BRIM_SCENE_JOBS_MAX] = {NULL}, *planned = NULL;
+  brim_real_plans *real = NULL;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < shown->scenario->job_count && status == BRIM_OK; i++) status = load(c, shown, i, &config[i]);
+  const double start = brim_now();
+  brim_cli_hush(c->cli, true);
+  if (status == BRIM_OK) status = open_real_plans(c, shown, &planned, &real);
+  if (status == BRIM_OK) status = brim_simulate(shown->scenario, config, real, &shown->result);
+  brim_cli_hush(c->cli, false);
+  brim_real_plans_close(real);
+  brim_config_free(planned);
+  c->simulated += brim_now() - start;
+  for (size_t i = 0; i < shown->scenario->job_count; i++) brim_config_free(config[i]);
+  return status;
 }
 
 static void say_time(const command *c)
@@ -386,19 +367,19 @@ static brim_status check_policies(const command *c)
 static brim_status run(command *c)
 {
   unsetenv("GPU_DEVICE_ID"); /* the variable names a device of this machine */
-  BRIM_TRY(expand(c));
+  names all;
+  brim_arena *arena = &c->operands.arena;
+  find_names(c->cli, arena, &all);
+  const brim_sweep_groups groups = {group_options, &all.composition};
+  brim_problems problems = {.arena = arena};
+  BRIM_TRY(check_keys(c, &all));
+  brim_sweep_expand(arena, c->operands.word, c->operands.number, c->operands.count, &groups, &problems, &c->sweep);
+  BRIM_TRY(brim_problems_status(&problems));
+  c->shown = BRIM_ARENA_NEW(arena, brim_sim_shown, c->sweep.jobs);
   for (size_t i = 0; i < c->sweep.jobs; i++) BRIM_TRY(simulate_one(c, i));
   BRIM_TRY(print(c));
   say_time(c);
   return check_policies(c);
-}
-
-static void release(command *c)
-{
-  for (size_t i = 0; i < c->count; i++) {
-    brim_simulation_release(&c->shown[i].result);
-    brim_scenario_free((brim_scenario *)(uintptr_t)c->shown[i].scenario);
-  }
 }
 
 static brim_status print_keys(void)
@@ -449,7 +430,10 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   if (status == BRIM_OK && c.file && !c.run)
     status = brim_fail(BRIM_ECONFIG, "-o FILE needs --record RUN: it is the file of the recorded scenario");
   if (status == BRIM_OK) status = c.keys ? print_keys() : c.run ? record(&c) : run(&c);
-  release(&c);
+  for (size_t i = 0; i < c.count; i++) {
+    brim_simulation_release(&c.shown[i].result);
+    brim_scenario_free((brim_scenario *)(uintptr_t)c.shown[i].scenario);
+  }
   return brim_cli_end(status, &c.operands);
 }
 

@@ -92,19 +92,6 @@ static void add_row(brim_table *t, const brim_sim_shown *shown, const brim_sim_j
   brim_table_number(t, c->wall_seconds > 0 ? (double)c->samples / c->wall_seconds : NAN, 0);
 }
 
-static void print_table(const brim_sim_shown *shown, size_t count, brim_text *out)
-{
-  brim_arena arena = {0};
-  brim_table table = {.arena = &arena, .columns = COLUMNS};
-  bool brief = true;
-  for (size_t i = 0; i < count; i++) brief = brief && is_short(&shown[i].result);
-  for (size_t i = 0; i < COLUMNS; i++) brim_table_add(&table, heads[i]);
-  for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k], brief);
-  brim_table_print(&table, out);
-  brim_arena_release(&arena);
-}
-
 /* For several simulations, prints the errors, which the timeline of a single one would show. */
 static void print_failures(const brim_sim_shown *shown, brim_text *out)
 {
@@ -136,7 +123,15 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
     print_timeline(&shown->result, out);
     brim_text_add(out, "\n");
   }
-  print_table(shown, count, out);
+  brim_arena arena = {0};
+  brim_table table = {.arena = &arena, .columns = COLUMNS};
+  bool brief = true;
+  for (size_t i = 0; i < count; i++) brief = brief && is_short(&shown[i].result);
+  for (size_t i = 0; i < COLUMNS; i++) brim_table_add(&table, heads[i]);
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < shown[i].result.job_count; k++) add_row(&table, &shown[i], &shown[i].result.job[k], brief);
+  brim_table_print(&table, out);
+  brim_arena_release(&arena);
   for (size_t i = 0; i < count && count > 1; i++) print_failures(&shown[i], out);
   for (size_t i = 0; i < count; i++) print_others(&shown[i], out);
 }
@@ -164,29 +159,21 @@ static json_t *event_json(const brim_simulation *s, const brim_simulated *e)
                    "reason", text_json(e->reason));
 }
 
-static json_t *times_json(const brim_sim_costs *c)
-{
-  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "wall_seconds", c->wall_seconds, "waiting_seconds",
-                   c->waiting_seconds, "training_seconds", c->training_seconds, "redone_seconds", c->redone_seconds,
-                   "recompute_seconds", c->again_seconds, "paused_seconds", c->pausing_seconds);
-}
-
-static json_t *counts_json(const brim_sim_costs *c)
-{
-  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "steps", (json_int_t)c->steps,
-                   "steps_all", (json_int_t)c->steps_all, "samples", (json_int_t)c->samples, "lost_steps",
-                   (json_int_t)c->lost_steps, "ooms", (json_int_t)c->ooms, "retries", (json_int_t)c->retries,
-                   "plan_changes", (json_int_t)c->plan_changes, "cleanups", (json_int_t)c->cleanups, "decisions",
-                   (json_int_t)c->decided, "peak_bytes", (json_int_t)c->peak_bytes, "batch_size",
-                   (json_int_t)c->micro_batch);
-}
-
 static json_t *job_json(const brim_sim_job_result *job)
 {
   const brim_sim_costs *c = &job->costs;
   json_t *all = json_pack("{s:s, s:s, s:o, s:s}", "job", job->name, "end", brim_sim_end_name(job->end), "error",
                           text_json(job->error), "device", c->device);
-  json_t *times = times_json(c), *counts = counts_json(c);
+  json_t *times =
+             json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "wall_seconds", c->wall_seconds, "waiting_seconds",
+                       c->waiting_seconds, "training_seconds", c->training_seconds, "redone_seconds", c->redone_seconds,
+                       "recompute_seconds", c->again_seconds, "paused_seconds", c->pausing_seconds),
+         *counts = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "steps", (json_int_t)c->steps,
+                             "steps_all", (json_int_t)c->steps_all, "samples", (json_int_t)c->samples, "lost_steps",
+                             (json_int_t)c->lost_steps, "ooms", (json_int_t)c->ooms, "retries", (json_int_t)c->retries,
+                             "plan_changes", (json_int_t)c->plan_changes, "cleanups", (json_int_t)c->cleanups,
+                             "decisions", (json_int_t)c->decided, "peak_bytes", (json_int_t)c->peak_bytes, "batch_size",
+                             (json_int_t)c->micro_batch);
   json_object_update(all, counts);
   json_object_update(all, times);
   json_decref(times);

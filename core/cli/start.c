@@ -130,15 +130,6 @@ static brim_status open_device(start *s)
 
 /* ---- questions ---- */
 
-static brim_status fail_ended(const char *question)
-{
-  if (isatty(STDIN_FILENO)) fputs("\n", stderr);
-  return brim_fail(BRIM_ECONFIG,
-                   "standard input ended without an answer to '%s': nothing was started\n"
-                   "--yes accepts all defaults",
-                   question);
-}
-
 /* Reads an answer without surrounding spaces; the default if it is empty. Valid until the next question. */
 static brim_status ask_user(start *s, const char *question, const char *choices, const char *def, const char **answer)
 {
@@ -147,7 +138,13 @@ static brim_status ask_user(start *s, const char *question, const char *choices,
   fprintf(stderr, "%s (%s) [%s]: ", question, choices, def);
   errno = 0;
   const ssize_t length = getline(&s->line, &s->line_room, stdin);
-  if (length < 0) return fail_ended(question);
+  if (length < 0) {
+    if (isatty(STDIN_FILENO)) fputs("\n", stderr);
+    return brim_fail(BRIM_ECONFIG,
+                     "standard input ended without an answer to '%s': nothing was started\n"
+                     "--yes accepts all defaults",
+                     question);
+  }
   char *text = s->line + strspn(s->line, " \t\r\n");
   size_t end = strlen(text);
   while (end > 0 && strchr(" \t\r\n", text[end - 1])) end--;

@@ -138,25 +138,20 @@ static brim_status check_jobs(const brim_cli *cli, const brim_sweep_words_given 
 
 /* ---- the folder ---- */
 
-static brim_status use_given_folder(const brim_sweep_run *run)
-{
-  static const char *const marks[] = {"sweep.json", "config.yaml"};
-  char path[4200];
-  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
-    snprintf(path, sizeof path, "%s/%s", run->folder, marks[i]);
-    if (access(path, F_OK) == 0)
-      return brim_fail(BRIM_ECONFIG, "'%s' holds a %s already (it has %s)\nfor a new sweep: another run.dir, or none",
-                       run->folder, i == 0 ? "sweep" : "run", marks[i]);
-  }
-  return brim_make_folders(run->folder);
-}
-
 static brim_status make_folder(brim_sweep_run *run, const char *dir)
 {
   if (dir[0]) {
     BRIM_TRY(brim_run_check_dir(dir));
     snprintf(run->folder, sizeof run->folder, "%s", dir);
-    return use_given_folder(run);
+    static const char *const marks[] = {"sweep.json", "config.yaml"};
+    char path[4200];
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+      snprintf(path, sizeof path, "%s/%s", run->folder, marks[i]);
+      if (access(path, F_OK) == 0)
+        return brim_fail(BRIM_ECONFIG, "'%s' holds a %s already (it has %s)\nfor a new sweep: another run.dir, or none",
+                         run->folder, i == 0 ? "sweep" : "run", marks[i]);
+    }
+    return brim_make_folders(run->folder);
   }
   BRIM_TRY(brim_make_folders("multirun"));
   return brim_make_stamped_folder("multirun/", run->folder, sizeof run->folder);
@@ -262,21 +257,18 @@ static bool is_left(const brim_sweep_job *job)
   return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);
 }
 
-static void log_job_to_resume(const brim_sweep_run *run, size_t job, brim_text *out)
-{
-  char folder[BRIM_PATH_MAX], name[32];
-  snprintf(name, sizeof name, "%zu", job);
-  if (brim_path_join(folder, run->folder, name) == BRIM_OK)
-    brim_text_printf(out, "\nresume job %zu with: %s %s", job, brim_run_resume_words(folder), BRIM_QUOTED(folder));
-}
-
 static void log_jobs_left(brim_sweep_run *run)
 {
   size_t left = 0;
   brim_text text = {0};
   for (size_t i = 0; i < run->sweep.jobs; i++) {
     const bool is = is_left(&run->job[i]);
-    if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is) log_job_to_resume(run, i, &text);
+    if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is) {
+      char folder[BRIM_PATH_MAX], name[32];
+      snprintf(name, sizeof name, "%zu", i);
+      if (brim_path_join(folder, run->folder, name) == BRIM_OK)
+        brim_text_printf(&text, "\nresume job %zu with: %s %s", i, brim_run_resume_words(folder), BRIM_QUOTED(folder));
+    }
     if (is && left++ < LEFT_SHOWN_MAX) brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
   }
   if (left > LEFT_SHOWN_MAX)
@@ -287,8 +279,11 @@ static void log_jobs_left(brim_sweep_run *run)
   brim_text_release(&text);
 }
 
-static void print_summary(const brim_sweep_run *run)
+static brim_status finish(brim_sweep_run *run)
 {
+  const brim_status status = brim_sweep_write(run);
+  brim_sweep_print(run); /* also if the file could not be written, for example on a full disk */
+  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) log_jobs_left(run);
   char time[32];
   brim_text text = {0};
   for (int state = BRIM_JOB_FINISHED; state <= BRIM_JOB_INTERRUPTED; state++) {
@@ -300,14 +295,6 @@ static void print_summary(const brim_sweep_run *run)
   brim_say("%zu job%s in %s: %s; results in %s", run->sweep.jobs, brim_plural((int64_t)run->sweep.jobs),
            brim_format_seconds(time, sizeof time, brim_now() - run->start), brim_text_str(&text), run->folder);
   brim_text_release(&text);
-}
-
-static brim_status finish(brim_sweep_run *run)
-{
-  const brim_status status = brim_sweep_write(run);
-  brim_sweep_print(run); /* also if the file could not be written, for example on a full disk */
-  if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) log_jobs_left(run);
-  print_summary(run);
   return status;
 }
 

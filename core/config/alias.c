@@ -75,36 +75,13 @@ void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim
                  now->scalar);
 }
 
-/* Returns the map that has the last name of a path, made if missing; NULL if a value is in its place. */
-static brim_yaml *make_parent(brim_arena *arena, brim_yaml *node, const char *path, brim_yaml_origin origin)
-{
-  for (const char *dot; node && (dot = strchr(path, '.')); path = dot + 1) {
-    const char *name = brim_arena_string_n(arena, path, (size_t)(dot - path));
-    brim_yaml *child = brim_yaml_get(node, name);
-    if (!child || brim_yaml_is_null(child)) {
-      child = brim_yaml_map(arena, origin);
-      brim_yaml_set(arena, node, name, child);
-    }
-    node = child->kind == BRIM_YAML_MAP ? child : NULL;
-  }
-  return node;
-}
-
-static const char *last_name(const char *path)
-{
-  const char *dot = strrchr(path, '.');
-  return dot ? dot + 1 : path;
-}
-
 static void rewrite(brim_arena *arena, brim_yaml *root, const brim_alias *a, brim_problems *problems,
                     brim_problems *notes)
 {
   const brim_yaml *value = brim_yaml_get_path(root, a->old);
   if (!value || brim_yaml_is_null(value)) return;
   const brim_yaml_origin at = brim_yaml_key_origin(value);
-  const char *dot = strrchr(a->old, '.');
-  brim_yaml *parent = dot ? brim_yaml_get_path(root, brim_arena_string_n(arena, a->old, (size_t)(dot - a->old))) : root;
-  brim_yaml_remove(parent, last_name(a->old));
+  brim_yaml_remove(brim_yaml_make_parent(arena, root, a->old, at), brim_yaml_leaf(a->old));
   brim_yaml *now = NULL;
   if (!brim_alias_value(a, value, problems, &now)) return;
   const brim_yaml *other = brim_yaml_get_path(root, a->now);
@@ -114,8 +91,8 @@ static void rewrite(brim_arena *arena, brim_yaml *root, const brim_alias *a, bri
     return;
   }
   brim_alias_note(a, value, now, notes);
-  brim_yaml *into = now ? make_parent(arena, root, a->now, value->origin) : NULL;
-  if (into) brim_yaml_set(arena, into, last_name(a->now), now);
+  brim_yaml *into = now ? brim_yaml_make_parent(arena, root, a->now, value->origin) : NULL;
+  if (into) brim_yaml_set(arena, into, brim_yaml_leaf(a->now), now);
 }
 
 void brim_alias_rewrite(brim_arena *arena, brim_yaml *root, brim_problems *problems, brim_problems *notes)

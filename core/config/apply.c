@@ -106,7 +106,7 @@ static void store(const target *t, const char *path, brim_yaml *value)
 static void discard(const brim_composition *c, const char *path)
 {
   const char *dot = strrchr(path, '.');
-  const char *name = dot ? dot + 1 : path;
+  const char *name = brim_yaml_leaf(path);
   brim_yaml *parent = dot ? find_node(c, brim_arena_string_n(c->arena, path, (size_t)(dot - path))) : c->root;
   if (!parent || parent->kind != BRIM_YAML_MAP) return;
   if (!brim_yaml_remove(parent, name)) brim_yaml_remove(parent, brim_arena_printf(c->arena, "+%s", name));
@@ -153,8 +153,7 @@ static bool hint_command(const target *t, const char *path)
 static bool is_closed(const char *path)
 {
   const size_t length = strcspn(path, ".");
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (strlen(g->name) == length && strncmp(path, g->name, length) == 0) return false;
+  if (brim_group_find(path, length)) return false;
   for (const brim_section *s = path[length] ? brim_settings_sections : NULL; s && s->path; s++)
     if (length > 0 && strlen(s->path) == length && strncmp(path, s->path, length) == 0) return true;
   return false;
@@ -188,9 +187,7 @@ static bool is_group_id(const char *path)
   const char *dot = strchr(path, '.');
   if (strcmp(path, "dataset.option") == 0) return true;
   if (!dot || (strcmp(dot + 1, "id") != 0 && !brim_starts_with(dot + 1, "id."))) return false;
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (strlen(g->name) == (size_t)(dot - path) && strncmp(g->name, path, (size_t)(dot - path)) == 0) return true;
-  return false;
+  return brim_group_find(path, (size_t)(dot - path)) != NULL;
 }
 
 /* ---- lists ---- */

@@ -25,21 +25,16 @@ static brim_chosen *add_chosen(brim_composition *c, const char *group)
   return chosen;
 }
 
-static void append_choice(const brim_composition *c, brim_chosen *chosen, const brim_override *override)
-{
-  const char *names = brim_compose_option_text(c, override->key, override->value);
-  const bool both = chosen->appended && chosen->appended[0] && names[0];
-  if (both) names = brim_arena_printf(c->arena, "%s,%s", chosen->appended, names);
-  if (both || names[0] || !chosen->appended) chosen->appended = names;
-  chosen->appended_origin = override->origin;
-}
-
 void brim_compose_choose(brim_composition *c, const brim_override *override)
 {
   brim_chosen *chosen = brim_compose_chosen(c, override->key);
   if (!chosen) chosen = add_chosen(c, override->key);
   if (override->append) {
-    append_choice(c, chosen, override);
+    const char *names = brim_compose_option_text(c, override->key, override->value);
+    const bool both = chosen->appended && chosen->appended[0] && names[0];
+    if (both) names = brim_arena_printf(c->arena, "%s,%s", chosen->appended, names);
+    if (both || names[0] || !chosen->appended) chosen->appended = names;
+    chosen->appended_origin = override->origin;
     return;
   }
   const bool none = override->mode == BRIM_OVERRIDE_REMOVE || brim_yaml_is_null(override->value);
@@ -50,11 +45,6 @@ void brim_compose_choose(brim_composition *c, const brim_override *override)
 }
 
 /* ---- merging ---- */
-
-static const char *join_path(const brim_composition *c, const char *path, const char *key)
-{
-  return path[0] ? brim_arena_printf(c->arena, "%s.%s", path, key) : key;
-}
 
 static const char *kind_name(const brim_yaml *node)
 {
@@ -68,7 +58,7 @@ static void merge_map(brim_composition *c, brim_yaml *into, const brim_yaml *fro
   for (size_t i = 0; i < from->count; i++) {
     const char *key = from->key[i];
     const brim_yaml *child = from->item[i];
-    const char *full = join_path(c, path, key);
+    const char *full = path[0] ? brim_arena_printf(c->arena, "%s.%s", path, key) : key;
     brim_yaml *old = brim_yaml_get(into, key);
     const brim_yaml_origin at = brim_yaml_key_origin(child);
     if (strchr(key, '.')) {
@@ -110,10 +100,7 @@ static bool outlasts_option(const char *group, const char *key)
 {
   if (key[0] == '+' || !brim_compose_group_kind(group)) return true;
   if (strcmp(group, "dataset") == 0 && (strcmp(key, "mean") == 0 || strcmp(key, "std") == 0)) return false;
-  for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_setting *row = strcmp(s->path, group) == 0 ? s->table : NULL; row && row->param.key; row++)
-      if (strcmp(row->param.key, key) == 0) return true;
-  return false;
+  return brim_setting_find(group, key, strlen(key)) != NULL;
 }
 
 /* Removes the keys of an old option from its group, except those that outlast it. */
@@ -228,14 +215,6 @@ static void leave_to_choices(brim_composition *c, brim_yaml *body)
   }
 }
 
-static void set_id(const brim_composition *c, brim_yaml *content, const char *id, brim_yaml_origin origin)
-{
-  brim_yaml *rest = brim_yaml_clone(c->arena, content);
-  content->count = 0; /* the id comes first */
-  brim_yaml_set(c->arena, content, "id", brim_yaml_scalar(c->arena, id, origin));
-  for (size_t i = 0; i < rest->count; i++) brim_yaml_set(c->arena, content, rest->key[i], rest->item[i]);
-}
-
 /* Fills `content` with an option: its file, or the plugin with its defaults. False, with a problem added, if there is
  * no such option, or it cannot be read. `included`: another option of the group includes this one, and may set the
  * id. */
@@ -257,7 +236,10 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     if (!kind || brim_yaml_get(content, "id")) return true;
   }
   if (kind && brim_registry_find(c->registry, kind, option)) {
-    set_id(c, content, option, origin);
+    brim_yaml *rest = brim_yaml_clone(c->arena, content);
+    content->count = 0; /* the id comes first */
+    brim_yaml_set(c->arena, content, "id", brim_yaml_scalar(c->arena, option, origin));
+    for (size_t i = 0; i < rest->count; i++) brim_yaml_set(c->arena, content, rest->key[i], rest->item[i]);
     return true;
   }
   if (!path || brim_registry_failure_of(c->registry, kind, option)) {

@@ -178,21 +178,6 @@ static void *params_of(const loading *l, const brim_schema_row *row)
   return (char *)&l->config->settings + row->section->offset;
 }
 
-static brim_yaml *make_parents(const loading *l, const char *path)
-{
-  brim_yaml *node = l->config->root;
-  for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
-    const char *name = brim_arena_string_n(l->c.arena, path, (size_t)(dot - path));
-    brim_yaml *child = brim_yaml_get(node, name);
-    if (!child) {
-      child = brim_yaml_map(l->c.arena, node->origin);
-      brim_yaml_set(l->c.arena, node, name, child);
-    }
-    node = child;
-  }
-  return node;
-}
-
 /* Parses the value into its field. False, with a problem added, if it is invalid. */
 static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
@@ -205,15 +190,9 @@ static bool take_value(loading *l, const brim_schema_row *row, const brim_yaml *
 
 static void put(const loading *l, const brim_schema_row *row, brim_yaml *node)
 {
-  const char *dot = strrchr(row->path, '.');
-  brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, node);
-}
-
-/* Shows "???" for a missing value if that is allowed. */
-static void show_missing(const loading *l, const brim_schema_row *row, const brim_yaml *node)
-{
-  const brim_yaml_origin nowhere = {.file = "default"};
-  put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
+  brim_yaml *root = l->config->root;
+  brim_yaml_set(l->c.arena, brim_yaml_make_parent(l->c.arena, root, row->path, root->origin), brim_yaml_leaf(row->path),
+                node);
 }
 
 /* Returns the home folder of the user in "~name", or of the current user; NULL: the user has no home folder. */
@@ -262,7 +241,7 @@ static void fill_row(loading *l, const brim_schema_row *row)
   if (node && has_failed(node)) return;
   if (!node || brim_yaml_is_missing(node)) {
     missing_value(l, row->path, row, node);
-    show_missing(l, row, node);
+    put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : (brim_yaml_origin){.file = "default"}));
     return;
   }
   if (!take_value(l, row, node)) return;
@@ -355,25 +334,11 @@ static void complete(const loading *l)
   brim_arena *arena = l->c.arena;
   for (size_t i = 0; i < l->schema.count; i++) {
     const brim_schema_row *row = &l->schema.row[i];
-    const char *path = row->path;
-    brim_yaml *node = l->c.root, *value = NULL;
-    for (const char *dot; node && (dot = strchr(path, '.')); path = dot + 1) {
-      const char *name = brim_arena_string_n(arena, path, (size_t)(dot - path));
-      brim_yaml *child = brim_yaml_get(node, name);
-      if (!child || brim_yaml_is_null(child)) {
-        child = brim_yaml_map(arena, (brim_yaml_origin){.file = "default"});
-        brim_yaml_set(arena, node, name, child);
-      }
-      node = child->kind == BRIM_YAML_MAP ? child : NULL;
-    }
-    if (node && !brim_yaml_get(node, path)) value = brim_value_default(row->row, arena);
-    if (value) brim_yaml_set(arena, node, path, value);
+    const char *name = brim_yaml_leaf(row->path);
+    brim_yaml *parent = brim_yaml_make_parent(arena, l->c.root, row->path, (brim_yaml_origin){.file = "default"});
+    brim_yaml *value = parent && !brim_yaml_get(parent, name) ? brim_value_default(row->row, arena) : NULL;
+    if (value) brim_yaml_set(arena, parent, name, value);
   }
-}
-
-static void log_notes(const brim_problems *notes)
-{
-  for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
 }
 
 /* Checks the name of a run, which is displayed and used in the name of a folder. */
@@ -433,7 +398,7 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
   l.c = (brim_composition){.arena = &l.config->arena, .request = request, .registry = registry};
   l.c.problems.arena = l.c.notes.arena = &l.config->arena;
   load(&l, request);
-  log_notes(&l.c.notes);
+  for (size_t i = 0; i < l.c.notes.count; i++) brim_log(BRIM_LOG_INFO, "%s", l.c.notes.text[i]);
   l.config->auto_reason = l.c.auto_reason;
   keep_request(l.config, request, registry);
   const brim_status status = brim_problems_status(&l.c.problems);
@@ -463,14 +428,8 @@ static bool is_of_any_backend(const char *key)
 {
   static const char group[] = "backend.";
   if (!brim_starts_with(key, group)) return false;
-  for (const brim_section *s = brim_settings_sections; s->path; s++) {
-    if (strcmp(s->path, "backend") != 0) continue;
-    for (const brim_setting *row = s->table; row->param.key; row++) {
-      const char *name = key + sizeof group - 1;
-      if (strcspn(name, "=") == strlen(row->param.key) && brim_starts_with(name, row->param.key)) return true;
-    }
-  }
-  return false;
+  const char *name = key + sizeof group - 1;
+  return brim_setting_find("backend", name, strcspn(name, "=")) != NULL;
 }
 
 /* Whether a word of the command line sets the same key as `other`, or a key of an option that belongs to it. */
@@ -514,7 +473,7 @@ void brim_config_free(brim_config *config)
   free(config);
 }
 
-static const brim_config_choice *find_choice(const brim_config *config, const char *group)
+const brim_config_choice *brim_config_find_choice(const brim_config *config, const char *group)
 {
   for (size_t i = 0; i < config->choice_count; i++)
     if (strcmp(config->choice[i].group, group) == 0) return &config->choice[i];
@@ -523,7 +482,7 @@ static const brim_config_choice *find_choice(const brim_config *config, const ch
 
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group)
 {
-  const brim_config_choice *choice = find_choice(config, group);
+  const brim_config_choice *choice = brim_config_find_choice(config, group);
   assert(choice || !"a group of brim_config_groups");
   return choice;
 }
@@ -544,15 +503,15 @@ const brim_config_choice *brim_config_backbone(const brim_config *config)
 
 const brim_config_choice *brim_config_method(const brim_config *config)
 {
-  return find_choice(config, "method");
+  return brim_config_find_choice(config, "method");
 }
 
 const brim_config_choice *brim_config_aggregator(const brim_config *config)
 {
-  return find_choice(config, "aggregator");
+  return brim_config_find_choice(config, "aggregator");
 }
 
 const brim_config_choice *brim_config_server_optimizer(const brim_config *config)
 {
-  return find_choice(config, "server_optimizer");
+  return brim_config_find_choice(config, "server_optimizer");
 }

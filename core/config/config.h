@@ -71,7 +71,9 @@ void brim_config_free(brim_config *config);
 /* The group whose options are plugins of this kind, such as "method" for selectors; for models "model", not
  * "backbone". */
 const char *brim_config_group_of(uint32_t kind);
-/* The choice for a group; asserts that the group exists. */
+/* The choice for a group; NULL: none. */
+const brim_config_choice *brim_config_find_choice(const brim_config *config, const char *group);
+/* The same for a group that has one; asserts that. */
 const brim_config_choice *brim_config_choice_of(const brim_config *config, const char *group);
 /* The model that the chosen one wraps (brim_model_ops.wraps); NULL: none. */
 const brim_config_choice *brim_config_backbone(const brim_config *config);

@@ -12,18 +12,11 @@
 enum { CELLS = 5 };           /* key, type, default, range, help */
 enum { CELL_WIDTH_MAX = 32 }; /* longer cells reach into the next column instead of widening their own */
 
-/* Escapes a literal "${", which would be read as an interpolation when the text is read again. */
-static void escape(brim_arena *arena, brim_yaml *node)
-{
-  if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
-  for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
-}
-
 void brim_config_print(const brim_config *config, brim_text *out, bool origins)
 {
   brim_arena arena = {0};
   brim_yaml *root = brim_yaml_clone(&arena, config->root);
-  escape(&arena, root);
+  brim_interpolation_escape_all(&arena, root);
   brim_yaml_print(root, out, origins);
   brim_arena_release(&arena);
 }

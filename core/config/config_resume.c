@@ -47,13 +47,6 @@ static void report_edit(brim_problems *problems, const char *path, const brim_ya
   brim_text_release(&after);
 }
 
-static const brim_config_choice *find_choice(const brim_config *config, const char *group)
-{
-  for (size_t i = 0; i < config->choice_count; i++)
-    if (strcmp(config->choice[i].group, group) == 0) return &config->choice[i];
-  return NULL;
-}
-
 /* Compares lists of names; NULL counts as an empty list. */
 static bool same_list(const brim_yaml *a, const brim_yaml *b)
 {
@@ -70,7 +63,7 @@ static bool compare_choices(const brim_config *was, const brim_config *now, brim
 {
   const size_t before = problems->count;
   for (size_t i = 0; i < now->choice_count; i++) {
-    const brim_config_choice *b = &now->choice[i], *a = find_choice(was, b->group);
+    const brim_config_choice *b = &now->choice[i], *a = brim_config_find_choice(was, b->group);
     if (b->plugin->kind == BRIM_POLICY) break;
     if (!a || strcmp(a->plugin->id, b->plugin->id) == 0) continue;
     const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);

@@ -108,15 +108,6 @@ static bool check_file(brim_composition *c, const brim_yaml *file)
   return c->problems.count == problems;
 }
 
-static void report_families(brim_composition *c)
-{
-  const char **option, *list = "";
-  const size_t count = brim_compose_options(c, "family", &option);
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(option[i], "common") != 0) list = brim_arena_printf(c->arena, "%s %s", list, option[i]);
-  brim_problem_hint(&c->problems, "it knows:%s", list);
-}
-
 /* Finds the files of the family that config.json names. */
 static bool find_family(family *f, const char *path)
 {
@@ -131,7 +122,11 @@ static bool find_family(family *f, const char *path)
   const char *own = strpbrk(f->type, "./") ? NULL : brim_compose_option_file(c, "family", f->type);
   if (!own || !common || strcmp(f->type, "common") == 0) {
     brim_problem_at(&c->problems, &type->origin, "brim does not know models of the type '%s'", f->type);
-    report_families(c);
+    const char **option, *list = "";
+    const size_t count = brim_compose_options(c, "family", &option);
+    for (size_t i = 0; i < count; i++)
+      if (strcmp(option[i], "common") != 0) list = brim_arena_printf(c->arena, "%s %s", list, option[i]);
+    brim_problem_hint(&c->problems, "it knows:%s", list);
     return false;
   }
   f->part[0] = brim_compose_source(c, common);
@@ -264,21 +259,13 @@ static void check_required(const family *f, const char *path)
                     "config.json has rope_scaling and rope_parameters: remove one of them");
 }
 
-/* Escapes "${", because values of config.json are data, in which it has no meaning. */
-static void escape(brim_arena *arena, brim_yaml *node)
-{
-  if (node->kind == BRIM_YAML_SCALAR && strstr(node->scalar, "${"))
-    node->scalar = brim_interpolation_escape(arena, node->scalar);
-  for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
-}
-
 /* Returns a copy of a value, or of each value of a list, translated if the family's file defines another text for
  * it. */
 static brim_yaml *translated(const family *f, const char *key, const brim_yaml *value)
 {
   brim_yaml *copy = brim_yaml_clone(f->c->arena, value);
   const brim_yaml *table = NULL;
-  escape(f->c->arena, copy);
+  brim_interpolation_escape_all(f->c->arena, copy); /* values of config.json are data */
   if (!has(f, "values", key, &table)) return copy;
   for (size_t i = 0; i < (copy->kind == BRIM_YAML_LIST ? copy->count : 1); i++) {
     brim_yaml *node = copy->kind == BRIM_YAML_LIST ? copy->item[i] : copy;

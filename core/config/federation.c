@@ -70,6 +70,24 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
   brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], with);
 }
 
+/* Adds a problem for a key that has no effect; `where`: "without edges". */
+static void no_effect(brim_composition *c, const brim_config *config, const char *path, const char *where,
+                      const char *instead)
+{
+  brim_problem_at(&c->problems, brim_origin_of(config, path), "'%s' has no effect %s", path, where);
+  brim_problem_hint(&c->problems, "%s", instead);
+}
+
+/* Adds a problem for a number of clients above its limit, which is that of `of`. */
+static void check_most(brim_composition *c, const brim_config *config, const char *path, int64_t value, int64_t limit,
+                       const char *of, const char *otherwise)
+{
+  if (value <= limit) return;
+  brim_problem_at(&c->problems, brim_origin_of(config, path), "%s %lld is more than the %lld clients of %s", path,
+                  (long long)value, (long long)limit, of);
+  brim_problem_hint(&c->problems, "set %s to %lld at most%s", path, (long long)limit, otherwise);
+}
+
 /* ---- clients in processes of their own ---- */
 
 static void refuse_processes(brim_composition *c, const brim_config *config)
@@ -206,17 +224,9 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
                     "'edge_network' has no effect without edges");
     brim_problem_hint(&c->problems, "set federate.edges=N, or edge_network=none");
   }
-  if (s->federate.edges > s->total_clients) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.edges"),
-                    "federate.edges %lld is more than the %lld clients of total_clients", (long long)s->federate.edges,
-                    (long long)s->total_clients);
-    brim_problem_hint(&c->problems, "set federate.edges to %lld at most", (long long)s->total_clients);
-  }
-  if (s->federate.edges == 0 && s->federate.edge_rounds > 1) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.edge_rounds"),
-                    "federate.edge_rounds=%lld has no effect without edges", (long long)s->federate.edge_rounds);
-    brim_problem_hint(&c->problems, "set federate.edges=N, or leave it out");
-  }
+  check_most(c, config, "federate.edges", s->federate.edges, s->total_clients, "total_clients", "");
+  if (s->federate.edges == 0 && s->federate.edge_rounds > 1)
+    no_effect(c, config, "federate.edge_rounds", "without edges", "set federate.edges=N, or leave it out");
   refuse_edge_rounds(c, config);
   const brim_refusal keys[] = {
       {"federate.async", s->federate.async, "an edge adds up the updates of clients that start together",
@@ -262,10 +272,8 @@ static void check_world(brim_composition *c, const brim_config *config)
                     "world.availability=trace needs a trace");
     brim_problem_hint(&c->problems, "set world.trace=FILE, a CSV file with the columns client,start,end");
   }
-  if (!traced && w->trace[0]) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "world.trace"), "'world.trace' has no effect here");
-    brim_problem_hint(&c->problems, "set world.availability=trace, or leave world.trace out");
-  }
+  if (!traced && w->trace[0])
+    no_effect(c, config, "world.trace", "here", "set world.availability=trace, or leave world.trace out");
 }
 
 /* Rejects keys that the chosen federate.local does not read. */
@@ -275,47 +283,26 @@ static void check_local(brim_composition *c, const brim_schema *schema, const br
                                         [BRIM_LOCAL_SCAFFOLD] = "scaffold_fedprox",
                                         [BRIM_LOCAL_FEDDYN] = "fedprox (the strength of feddyn is federate.alpha)"};
   const brim_federate_settings *f = &config->settings.federate;
-  const char *local = brim_yaml_get_path(config->root, "federate.local")->scalar;
-  if (instead[f->local] && is_set(c, schema, config, "federate.mu")) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
-                    "federate.mu=%g has no effect with federate.local=%s", f->mu, local);
-    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out", instead[f->local]);
-  }
-  if (f->local != BRIM_LOCAL_FEDDYN && is_set(c, schema, config, "federate.alpha")) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.alpha"),
-                    "federate.alpha=%g has no effect with federate.local=%s", f->alpha, local);
-    brim_problem_hint(&c->problems, "set federate.local=feddyn, or leave it out; the partition has partition.alpha");
-  }
+  const char *where =
+      brim_arena_printf(c->arena, "with federate.local=%s", brim_yaml_get_path(config->root, "federate.local")->scalar);
+  if (instead[f->local] && is_set(c, schema, config, "federate.mu"))
+    no_effect(c, config, "federate.mu", where,
+              brim_arena_printf(c->arena, "set federate.local=%s, or leave it out", instead[f->local]));
+  if (f->local != BRIM_LOCAL_FEDDYN && is_set(c, schema, config, "federate.alpha"))
+    no_effect(c, config, "federate.alpha", where,
+              "set federate.local=feddyn, or leave it out; the partition has partition.alpha");
 }
 
 static void check_numbers(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
-  if (s->clients_per_round > s->total_clients) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "clients_per_round"),
-                    "clients_per_round %lld is more than the %lld clients of total_clients",
-                    (long long)s->clients_per_round, (long long)s->total_clients);
-    brim_problem_hint(&c->problems, "set clients_per_round to %lld at most, or total_clients higher",
-                      (long long)s->total_clients);
-  }
-  if (s->federate.min_clients > s->clients_per_round) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.min_clients"),
-                    "federate.min_clients %lld is more than the %lld clients of a round",
-                    (long long)s->federate.min_clients, (long long)s->clients_per_round);
-    brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
-                      (long long)s->clients_per_round);
-  }
+  check_most(c, config, "clients_per_round", s->clients_per_round, s->total_clients, "total_clients",
+             ", or total_clients higher");
+  check_most(c, config, "federate.min_clients", s->federate.min_clients, s->clients_per_round, "a round",
+             ", or clients_per_round higher");
   check_local(c, schema, config);
-}
-
-static void check_finetuning(brim_composition *c, const brim_config *config)
-{
-  const brim_federate_settings *f = &config->settings.federate;
-  if (f->finetune_epochs == 0 || f->train) return;
-  brim_problem_at(&c->problems, brim_origin_of(config, "federate.finetune_epochs"),
-                  "federate.finetune_epochs=%lld has no effect with federate.train=false",
-                  (long long)f->finetune_epochs);
-  brim_problem_hint(&c->problems, "leave out one of the two");
+  if (s->federate.finetune_epochs > 0 && !s->federate.train)
+    no_effect(c, config, "federate.finetune_epochs", "with federate.train=false", "leave out one of the two");
 }
 
 /* Checks personal models: Ditto's have all parameters, and local parameters are personal already. */
@@ -328,12 +315,9 @@ static void check_personal(brim_composition *c, const brim_schema *schema, const
                                    "a personal model has all parameters, and none of them is averaged",
                                    "leave one of the two out"}};
   brim_refuse(c, config, refused, 1, "federate.personal=ditto");
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    if (is_ditto || !is_set(c, schema, config, keys[i])) continue;
-    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect with federate.personal=none",
-                    keys[i]);
-    brim_problem_hint(&c->problems, "set federate.personal=ditto, or leave it out");
-  }
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (!is_ditto && is_set(c, schema, config, keys[i]))
+      no_effect(c, config, keys[i], "with federate.personal=none", "set federate.personal=ditto, or leave it out");
 }
 
 /* ---- malicious clients ---- */
@@ -367,10 +351,9 @@ static void check_attack(brim_composition *c, const brim_schema *schema, const b
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     const bool has_effect = kind != BRIM_ATTACK_NONE && !(kind == BRIM_ATTACK_LABEL_FLIP && i == 2);
     if (has_effect || !is_set(c, schema, config, keys[i])) continue;
-    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect with attack.kind=%s", keys[i],
-                    kind == BRIM_ATTACK_NONE ? "none" : "label_flip");
-    brim_problem_hint(&c->problems, "set attack.kind to sign_flip or noise%s, or leave it out",
-                      i == 2 ? "" : " or label_flip");
+    no_effect(c, config, keys[i], kind == BRIM_ATTACK_NONE ? "with attack.kind=none" : "with attack.kind=label_flip",
+              i == 2 ? "set attack.kind to sign_flip or noise, or leave it out"
+                     : "set attack.kind to sign_flip or noise or label_flip, or leave it out");
   }
   if (kind != BRIM_ATTACK_NONE) check_attackers(c, config);
 }
@@ -405,15 +388,13 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
               {"federate.compression_share", "top_k", BRIM_COMPRESSION_TOP_K}};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     if (config->settings.federate.compression == keys[i].of || !is_set(c, schema, config, keys[i].key)) continue;
-    brim_problem_at(&c->problems, brim_origin_of(config, keys[i].key),
-                    "'%s' has no effect without federate.compression=%s", keys[i].key, keys[i].kind);
-    brim_problem_hint(&c->problems, "set federate.compression=%s, or leave it out", keys[i].kind);
+    const char *kind = brim_arena_printf(c->arena, "federate.compression=%s", keys[i].kind);
+    no_effect(c, config, keys[i].key, brim_arena_printf(c->arena, "without %s", kind),
+              brim_arena_printf(c->arena, "set %s, or leave it out", kind));
   }
-  if (config->settings.federate.compression == BRIM_COMPRESSION_NONE && config->settings.federate.error_feedback) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.error_feedback"),
-                    "federate.error_feedback=true has no effect with federate.compression=none");
-    brim_problem_hint(&c->problems, "set federate.compression to sign, top_k or quantize, or leave it out");
-  }
+  if (config->settings.federate.compression == BRIM_COMPRESSION_NONE && config->settings.federate.error_feedback)
+    no_effect(c, config, "federate.error_feedback", "with federate.compression=none",
+              "set federate.compression to sign, top_k or quantize, or leave it out");
 }
 
 /* ---- asynchronous rounds ---- */
@@ -461,19 +442,13 @@ static void check_async(brim_composition *c, const brim_schema *schema, brim_con
   if (s->federate.async) {
     if (s->federate.concurrency == 0) s->federate.concurrency = s->clients_per_round;
     refuse_async(c, schema, config);
-    if (s->federate.concurrency <= s->total_clients) return;
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.concurrency"),
-                    "federate.concurrency %lld is more than the %lld clients of total_clients",
-                    (long long)s->federate.concurrency, (long long)s->total_clients);
-    brim_problem_hint(&c->problems, "a client is in flight once: set federate.concurrency to %lld at most",
-                      (long long)s->total_clients);
+    check_most(c, config, "federate.concurrency", s->federate.concurrency, s->total_clients, "total_clients",
+               ": a client is in flight once");
+    return;
   }
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !s->federate.async; i++) {
-    if (!is_set(c, schema, config, keys[i])) continue;
-    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect without federate.async=true",
-                    keys[i]);
-    brim_problem_hint(&c->problems, "set federate.async=true, or leave it out");
-  }
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (is_set(c, schema, config, keys[i]))
+      no_effect(c, config, keys[i], "without federate.async=true", "set federate.async=true, or leave it out");
 }
 
 /* Rejects groups that have no effect without clients. On the command line such a choice is intentional. A file may also
@@ -535,7 +510,6 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_numbers(c, schema, config);
   count_processes(c, config);
   check_personal(c, schema, config);
-  check_finetuning(c, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);

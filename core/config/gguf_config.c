@@ -84,13 +84,7 @@ static void put(const reading *r, brim_yaml *map, const char *config, const char
 /* Returns the shortest text that gives this number in the file's precision. */
 static const char *number_text(brim_arena *arena, double value, bool is_single)
 {
-  char text[40];
-  for (int digits = is_single ? 6 : 15; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    const double again = strtod(text, NULL);
-    if (is_single ? (float)again == (float)value : again == value) break;
-  }
-  return brim_arena_string(arena, text);
+  return brim_arena_string(arena, brim_format_number((char[BRIM_NUMBER_BYTES]){0}, value, is_single));
 }
 
 /* The text of element `i`. */
@@ -133,15 +127,20 @@ static const char *own_key(const reading *r, const char *key)
 
 /* ---- the rotary embedding ---- */
 
+static float divisor_at(const brim_gguf_tensor *t, int64_t i)
+{
+  float value;
+  t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
+  return value;
+}
+
 /* Adds a vector of the file as a list of numbers. */
 static void put_factors(const reading *r, brim_yaml *map, const char *config, const brim_gguf_tensor *t)
 {
   brim_yaml *list = brim_yaml_list(r->arena, origin_of(r, t->name));
   for (int64_t i = 0; i < brim_shape_count(&t->shape) && i < BRIM_GGUF_FACTOR_MAX && t->type->count == 1; i++) {
-    float value;
-    t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
-    brim_yaml_append(r->arena, list,
-                     brim_yaml_scalar(r->arena, number_text(r->arena, (double)value, true), origin_of(r, t->name)));
+    const char *text = number_text(r->arena, (double)divisor_at(t, i), true);
+    brim_yaml_append(r->arena, list, brim_yaml_scalar(r->arena, text, origin_of(r, t->name)));
   }
   brim_yaml_set(r->arena, map, config, list);
 }
@@ -161,13 +160,6 @@ const brim_gguf_llama3_row brim_gguf_llama3_rows[] = {
     {"brim.rope.high_freq_factor", "high_freq_factor", 4},
     {"brim.rope.original_max_position_embeddings", "original_max_position_embeddings", 8192},
     {"brim.rope.factor", "factor", 0}};
-
-static float divisor_at(const brim_gguf_tensor *t, int64_t i)
-{
-  float value;
-  t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
-  return value;
-}
 
 static brim_status put_llama3(const reading *r, brim_yaml *scaling, const brim_gguf_tensor *t)
 {
@@ -331,46 +323,41 @@ static void put_unknown(const reading *r)
   }
 }
 
-static brim_status read_all(const reading *r)
+brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_yaml **out)
 {
-  const char *architecture = brim_gguf_architecture(r->file);
+  reading r = {.arena = arena, .file = file};
+  r.out = brim_yaml_map(arena, (brim_yaml_origin){.file = brim_arena_string(arena, brim_gguf_path(file))});
+  *out = r.out;
+  const char *architecture = brim_gguf_architecture(r.file);
   size_t m = 0;
   while (brim_gguf_models[m].architecture && strcmp(brim_gguf_models[m].architecture, architecture) != 0) m++;
   if (!brim_gguf_models[m].architecture) {
     const char *known = "";
     for (m = 0; brim_gguf_models[m].architecture; m++)
       if (m == 0 || !strstr(known, brim_gguf_models[m].architecture))
-        known = brim_arena_printf(r->arena, "%s%s%s", known, m ? ", " : "", brim_gguf_models[m].architecture);
+        known = brim_arena_printf(r.arena, "%s%s%s", known, m ? ", " : "", brim_gguf_models[m].architecture);
     return brim_fail(BRIM_ELOAD, "'%s': brim does not know the general.architecture '%.100s'\nit knows: %s",
-                     brim_gguf_path(r->file), architecture, known);
+                     brim_gguf_path(r.file), architecture, known);
   }
-  brim_yaml *classes = brim_yaml_list(r->arena, origin_of(r, "general.architecture"));
-  brim_yaml_append(r->arena, classes, brim_yaml_scalar(r->arena, brim_gguf_models[m].class_name, classes->origin));
-  brim_yaml_set(r->arena, r->out, "architectures", classes);
-  put(r, r->out, "model_type", brim_gguf_models[m].model_type, true, "general.architecture");
+  brim_yaml *classes = brim_yaml_list(r.arena, origin_of(&r, "general.architecture"));
+  brim_yaml_append(r.arena, classes, brim_yaml_scalar(r.arena, brim_gguf_models[m].class_name, classes->origin));
+  brim_yaml_set(r.arena, r.out, "architectures", classes);
+  put(&r, r.out, "model_type", brim_gguf_models[m].model_type, true, "general.architecture");
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {
-    const brim_gguf_value *v = brim_gguf_find_own(r->file, brim_gguf_rows[i].key);
-    if (v) put_value(r, r->out, brim_gguf_rows[i].config, v);
+    const brim_gguf_value *v = brim_gguf_find_own(r.file, brim_gguf_rows[i].key);
+    if (v) put_value(&r, r.out, brim_gguf_rows[i].config, v);
   }
-  put_sizes(r);
-  put_kv_heads(r);
-  put_switches(r);
-  BRIM_TRY(put_scaling(r));
+  put_sizes(&r);
+  put_kv_heads(&r);
+  put_switches(&r);
+  BRIM_TRY(put_scaling(&r));
   for (size_t i = 0; i < sizeof token_rows / sizeof token_rows[0]; i++) {
-    const brim_gguf_value *v = brim_gguf_find(r->file, token_rows[i].key);
-    if (v) put_value(r, r->out, token_rows[i].config, v);
+    const brim_gguf_value *v = brim_gguf_find(r.file, token_rows[i].key);
+    if (v) put_value(&r, r.out, token_rows[i].config, v);
   }
-  put(r, r->out, "torch_dtype", "float32", true, "general.architecture");
-  put_unknown(r);
+  put(&r, r.out, "torch_dtype", "float32", true, "general.architecture");
+  put_unknown(&r);
   return BRIM_OK;
-}
-
-brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_yaml **out)
-{
-  reading r = {.arena = arena, .file = file};
-  r.out = brim_yaml_map(arena, (brim_yaml_origin){.file = brim_arena_string(arena, brim_gguf_path(file))});
-  *out = r.out;
-  return read_all(&r);
 }
 
 /* Copies origins and texts, because the tree outlives the file. */

@@ -121,15 +121,6 @@ static brim_yaml *find_value(job *j, const char *path, bool *failed)
   return node;
 }
 
-static brim_yaml *no_such_key(const job *j, const char *reference, const char *path)
-{
-  const brim_alias *alias = brim_alias_find(path);
-  const char *meant = alias ? alias->now : j->schema ? brim_schema_suggest(j->schema, path) : NULL;
-  fail(j, "refers to ${%s}, and there is no key '%s'", reference, path);
-  if (meant) brim_problem_hint(&j->c->problems, "did you mean '${%s}'?", meant);
-  return NULL;
-}
-
 /* Returns the name of a group's option, for ${group}. */
 static brim_yaml *option_of(const job *j, const char *group)
 {
@@ -150,7 +141,13 @@ static brim_yaml *refer(job *j, const char *text)
   bool failed = false;
   const brim_yaml *found = find_value(j, path, &failed);
   if (failed || (!found && brim_compose_is_broken(j->c, path))) return NULL;
-  if (!found) return no_such_key(j, reference, path);
+  if (!found) {
+    const brim_alias *alias = brim_alias_find(path);
+    const char *meant = alias ? alias->now : j->schema ? brim_schema_suggest(j->schema, path) : NULL;
+    fail(j, "refers to ${%s}, and there is no key '%s'", reference, path);
+    if (meant) brim_problem_hint(&j->c->problems, "did you mean '${%s}'?", meant);
+    return NULL;
+  }
   return spend(j, found) ? brim_yaml_clone(j->c->arena, found) : NULL;
 }
 
@@ -196,8 +193,8 @@ static brim_yaml *environment(job *j, const char *name, const brim_text *def, bo
     brim_problem_hint(&j->c->problems, "set it, or write ${oc.env:%s,DEFAULT}", name);
     return NULL;
   }
-  for (const char *s = value, *end = s ? s + strlen(s) : NULL; s && s < end;)
-    if (brim_utf8_next(&s, end) < 0) return fail(j, "needs the environment variable '%s', which is not UTF-8", name);
+  if (value && !brim_utf8_is_valid(value))
+    return fail(j, "needs the environment variable '%s', which is not UTF-8", name);
   brim_yaml *node = new_text(j, value ? value : brim_text_str(def));
   if (!value && def_null) node->quoted = false;
   return spend(j, node) ? node : NULL;
@@ -448,4 +445,10 @@ const char *brim_interpolation_escape(brim_arena *arena, const char *text)
   const char *escaped = brim_arena_string(arena, brim_text_str(&out));
   brim_text_release(&out);
   return escaped;
+}
+
+void brim_interpolation_escape_all(brim_arena *arena, brim_yaml *node)
+{
+  if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
+  for (size_t i = 0; i < node->count; i++) brim_interpolation_escape_all(arena, node->item[i]);
 }

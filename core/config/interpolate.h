@@ -27,4 +27,6 @@ const char *brim_interpolate_option(brim_composition *c, const char *text, brim_
 bool brim_interpolate_early(brim_composition *c, const char *path, brim_yaml *node);
 /* Escapes the text with backslashes, so that it is read back unchanged. */
 const char *brim_interpolation_escape(brim_arena *arena, const char *text);
+/* The same for all scalars of a tree. */
+void brim_interpolation_escape_all(brim_arena *arena, brim_yaml *node);
 #endif

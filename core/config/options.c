@@ -51,11 +51,15 @@ brim_yaml *brim_compose_source(brim_composition *c, const char *path)
 
 /* ---- groups ---- */
 
+static const brim_group *group_of(const char *name)
+{
+  return brim_group_find(name, strlen(name));
+}
+
 uint32_t brim_compose_group_kind(const char *group)
 {
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (strcmp(g->name, group) == 0) return g->kind;
-  return 0;
+  const brim_group *g = group_of(group);
+  return g ? g->kind : 0;
 }
 
 brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group)
@@ -67,24 +71,20 @@ brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group)
 
 bool brim_compose_is_broken(const brim_composition *c, const char *path)
 {
-  const char *name = brim_arena_string_n(c->arena, path, strcspn(path, "."));
-  for (int g = 0; brim_config_groups[g].name; g++)
-    if (strcmp(brim_config_groups[g].name, name) == 0) return c->group_broken[g];
-  return false;
+  const brim_group *g = brim_group_find(path, strcspn(path, "."));
+  return g && c->group_broken[g - brim_config_groups];
 }
 
 bool brim_compose_is_list(const char *group)
 {
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (g->list && strcmp(g->name, group) == 0) return true;
-  return false;
+  const brim_group *g = group_of(group);
+  return g && g->list;
 }
 
 const char *brim_compose_fallback(const brim_composition *c, const char *group)
 {
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (g->list && strcmp(g->name, group) == 0 && brim_registry_find(c->registry, g->kind, g->list)) return g->list;
-  return NULL;
+  const brim_group *g = group_of(group);
+  return g && g->list && brim_registry_find(c->registry, g->kind, g->list) ? g->list : NULL;
 }
 
 const char *brim_compose_option_text(const brim_composition *c, const char *group, const brim_yaml *value)
@@ -99,14 +99,6 @@ const char *brim_compose_option_text(const brim_composition *c, const char *grou
   return text;
 }
 
-static bool is_top_level_key(const char *key)
-{
-  for (const brim_section *s = brim_settings_sections; s->path; s++)
-    for (const brim_setting *row = s->path[0] ? NULL : s->table; row && row->param.key; row++)
-      if (strcmp(row->param.key, key) == 0) return true;
-  return false;
-}
-
 /* Whether a folder on the search path is not a group: name maps for model.weights_map, families of language models, and
  * the scenarios of `brim simulate`. */
 static bool is_folder_of_others(const char *name)
@@ -117,7 +109,8 @@ static bool is_folder_of_others(const char *name)
 bool brim_compose_is_group(const brim_composition *c, const char *key)
 {
   if (brim_compose_group_kind(key) || strcmp(key, "experiment") == 0) return true;
-  if (key[0] == '\0' || strpbrk(key, "./") || is_top_level_key(key) || is_folder_of_others(key)) return false;
+  if (key[0] == '\0' || strpbrk(key, "./") || brim_setting_find("", key, strlen(key)) || is_folder_of_others(key))
+    return false;
   for (size_t i = 0; i < c->request->search_count; i++) {
     struct stat info;
     const char *path = brim_arena_printf(c->arena, "%s/%s", c->request->search[i], key);
@@ -130,11 +123,9 @@ bool brim_compose_is_group(const brim_composition *c, const char *key)
  * optimizer any of the optimizers. NULL: none. */
 static const char *shared_folder(const char *group)
 {
-  const brim_group *second = NULL, *all = brim_config_groups;
-  for (int g = 0; all[g].name; g++)
-    if (all[g].is_optional && strcmp(all[g].name, group) == 0) second = &all[g];
-  for (int g = 0; second && all[g].name; g++)
-    if (!all[g].is_optional && all[g].kind == second->kind) return all[g].name;
+  const brim_group *second = group_of(group);
+  for (const brim_group *g = brim_config_groups; second && second->is_optional && g->name; g++)
+    if (!g->is_optional && g->kind == second->kind) return g->name;
   return NULL;
 }
 
@@ -192,10 +183,8 @@ bool brim_is_wrapper(const brim_plugin *plugin)
 /* Whether the group may use the plugin: a wrapped model cannot be a wrapper itself. */
 static bool suits(const char *group, const brim_plugin *plugin)
 {
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (strcmp(g->name, group) == 0)
-      return plugin->kind == (uint32_t)g->kind && !(g->is_optional && brim_is_wrapper(plugin));
-  return false;
+  const brim_group *g = group_of(group);
+  return g && plugin->kind == (uint32_t)g->kind && !(g->is_optional && brim_is_wrapper(plugin));
 }
 
 size_t brim_compose_options(const brim_composition *c, const char *group, const char ***out)

@@ -5,14 +5,6 @@
 
 #include "base/utf8.h"
 
-static bool is_utf8(const char *s)
-{
-  const char *end = s + strlen(s);
-  while (s < end)
-    if (brim_utf8_next(&s, end) < 0) return false;
-  return true;
-}
-
 /* The length of the longest name between the dots of a key. */
 static size_t longest_name(const char *key)
 {
@@ -158,7 +150,7 @@ bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim
   word = brim_arena_string(arena, word);
   *out = (brim_override){
       .origin = {.file = argument > 0 ? "command line" : "brim's choice", .line = argument, .text = word}};
-  if (!is_utf8(word)) {
+  if (!brim_utf8_is_valid(word)) {
     brim_problem(problems, BRIM_ECONFIG, "argument %d is not valid UTF-8", argument);
     return false;
   }

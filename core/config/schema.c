@@ -34,13 +34,6 @@ static enum brim_edit edit_of(const char *section, const char *key)
   return BRIM_EDIT_REFUSED;
 }
 
-static bool is_group(const char *name)
-{
-  for (const brim_group *g = brim_config_groups; g->name; g++)
-    if (strcmp(g->name, name) == 0) return true;
-  return false;
-}
-
 const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path)
 {
   const uint64_t hash = brim_hash(BRIM_HASH_START, path, strlen(path));
@@ -77,7 +70,7 @@ void brim_schema_build(brim_schema *schema, brim_arena *arena, const brim_schema
       if (strcmp(s->path, name) == 0) add_section(schema, arena, s);
   }
   for (s = brim_settings_sections; s->path; s++)
-    if (s->path[0] && !is_group(s->path)) add_section(schema, arena, s);
+    if (s->path[0] && !brim_group_find(s->path, strlen(s->path))) add_section(schema, arena, s);
 }
 
 brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
@@ -87,8 +80,8 @@ brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
     const brim_plugin *plugin = config->choice[i].plugin;
     if (plugin && (plugin->kind == BRIM_POLICY || plugin->kind == BRIM_AUGMENT))
       out.listed[out.listed_count++] = plugin;
-    for (int g = 0; brim_config_groups[g].name; g++)
-      if (strcmp(brim_config_groups[g].name, config->choice[i].group) == 0) out.group[g] = plugin;
+    const brim_group *group = brim_group_find(config->choice[i].group, strlen(config->choice[i].group));
+    if (group) out.group[group - brim_config_groups] = plugin;
   }
   return out;
 }
@@ -96,7 +89,7 @@ brim_schema_plugins brim_schema_plugins_of(const brim_config *config)
 bool brim_schema_is_section(const brim_schema *schema, const char *path)
 {
   const size_t length = strlen(path);
-  if (is_group(path)) return true;
+  if (brim_group_find(path, length)) return true;
   for (size_t i = 0; i < schema->count; i++)
     if (strncmp(schema->row[i].path, path, length) == 0 && schema->row[i].path[length] == '.') return true;
   return false;
@@ -147,18 +140,6 @@ void brim_schema_hint_keys(const brim_schema *schema, const char *path, brim_pro
 
 /* ---- did you mean ---- */
 
-static const char *leaf_of(const char *path)
-{
-  const char *dot = strrchr(path, '.');
-  return dot ? dot + 1 : path;
-}
-
-static bool same_parent(const char *a, const char *b)
-{
-  const size_t n = (size_t)(leaf_of(a) - a), m = (size_t)(leaf_of(b) - b);
-  return n == m && strncmp(a, b, n) == 0;
-}
-
 /* Whether `shorter` consists of the first letters of the words in `name` ("lr" of "learning_rate"). */
 static bool are_initials(const char *shorter, const char *name)
 {
@@ -174,8 +155,9 @@ static bool are_initials(const char *shorter, const char *name)
 /* Returns the distance of a known key from the written one: 0 is closest; INT_MAX: not related. */
 static int distance(const char *written, const char *known)
 {
-  const char *a = leaf_of(written), *b = leaf_of(known);
-  const bool siblings = same_parent(written, known);
+  const char *a = brim_yaml_leaf(written), *b = brim_yaml_leaf(known);
+  const size_t n = (size_t)(a - written), m = (size_t)(b - known);
+  const bool siblings = n == m && strncmp(written, known, n) == 0;
   const size_t length = strlen(a);
   const int near = brim_typo_distance(a, b);
   if (near != INT_MAX && (siblings || near == 0 || a == written)) return siblings ? near : near + 3;

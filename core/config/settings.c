@@ -538,6 +538,21 @@ const brim_group brim_config_groups[] = {
 };
 _Static_assert(sizeof brim_config_groups / sizeof brim_config_groups[0] - 1 <= BRIM_GROUPS_MAX, "there is room");
 
+const brim_group *brim_group_find(const char *name, size_t length)
+{
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strlen(g->name) == length && strncmp(g->name, name, length) == 0) return g;
+  return NULL;
+}
+
+const brim_setting *brim_setting_find(const char *section, const char *key, size_t length)
+{
+  for (const brim_section *s = brim_settings_sections; s->path; s++)
+    for (const brim_setting *row = strcmp(s->path, section) == 0 ? s->table : NULL; row && row->param.key; row++)
+      if (strlen(row->param.key) == length && strncmp(row->param.key, key, length) == 0) return row;
+  return NULL;
+}
+
 static const brim_plugin *mixing_plugin(const brim_settings *s)
 {
   for (size_t i = 0; i < s->augment.chosen_count; i++)

@@ -341,6 +341,10 @@ typedef struct brim_group {
   bool is_optional; /* no option is chosen by default; if another group has the same kind, both have the same options */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
+/* The group with this name of `length` bytes; NULL: none. */
+const brim_group *brim_group_find(const char *name, size_t length);
+/* The row of a key of the core, whose name has `length` bytes, in a section; NULL: none. */
+const brim_setting *brim_setting_find(const char *section, const char *key, size_t length);
 /* Whether training samples are mixed with other samples. */
 bool brim_settings_mix(const brim_settings *settings);
 /* Writes the setting that mixes samples, such as "augment.mixup=0.2", to `out`, and returns it. Call only if samples

@@ -175,11 +175,6 @@ static unsigned take_number(unsigned place)
   return (unsigned)__builtin_ctzll(~taken);
 }
 
-static void give_number(unsigned number)
-{
-  if (number < 64) atomic_fetch_and(&numbers, ~(1ull << number));
-}
-
 static void *work(void *context)
 {
   worker *w = context;
@@ -206,21 +201,11 @@ static void *work(void *context)
     pthread_cond_signal(&loader->decoded);
   }
   pthread_mutex_unlock(&loader->lock);
-  give_number(number);
+  if (number < 64) atomic_fetch_and(&numbers, ~(1ull << number));
   return NULL;
 }
 
 /* ---- Opening and closing ---- */
-
-static brim_status check_options(const brim_loader_options *o)
-{
-  if (o->threads < 0 || o->slots < 2 || o->batch_max < 1 || (o->real != BRIM_DTYPE_F32 && o->real != BRIM_DTYPE_F64))
-    return brim_fail(BRIM_EINVAL,
-                     "a loader needs threads >= 0, slots >= 2, batches >= 1 and F32 or F64; got %d, %d, %" PRId64
-                     ", %s",
-                     o->threads, o->slots, o->batch_max, brim_dtype_name(o->real));
-  return BRIM_OK;
-}
 
 static brim_loader *place(void *memory, const layout *l, const brim_loader_options *options)
 {
@@ -242,13 +227,6 @@ static brim_loader *place(void *memory, const layout *l, const brim_loader_optio
   return loader;
 }
 
-static void watch_reading(brim_loader *loader)
-{
-  const void *read = (const void *)(uintptr_t)loader->options.data->ops->read;
-  for (int32_t i = 0; i < workers_of(&loader->options); i++)
-    brim_frequent_call_watch(&loader->workers[i].reading, "the dataset's read", read);
-}
-
 static int start_threads(brim_loader *loader)
 {
   int failed = 0;
@@ -265,7 +243,12 @@ static int start_threads(brim_loader *loader)
 brim_status brim_loader_open(const brim_loader_options *options, brim_loader **out)
 {
   *out = NULL;
-  BRIM_TRY(check_options(options));
+  if (options->threads < 0 || options->slots < 2 || options->batch_max < 1 ||
+      (options->real != BRIM_DTYPE_F32 && options->real != BRIM_DTYPE_F64))
+    return brim_fail(BRIM_EINVAL,
+                     "a loader needs threads >= 0, slots >= 2, batches >= 1 and F32 or F64; got %d, %d, %" PRId64
+                     ", %s",
+                     options->threads, options->slots, options->batch_max, brim_dtype_name(options->real));
   const layout l = make_layout(options);
   void *memory = l.bytes > SIZE_MAX / 2 ? NULL : brim_try_aligned(LINE_BYTES, l.bytes);
   if (!memory)
@@ -277,7 +260,9 @@ brim_status brim_loader_open(const brim_loader_options *options, brim_loader **o
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->decoded, NULL);
   pthread_cond_init(&loader->freed, NULL);
-  watch_reading(loader);
+  const void *read = (const void *)(uintptr_t)loader->options.data->ops->read;
+  for (int32_t i = 0; i < workers_of(&loader->options); i++)
+    brim_frequent_call_watch(&loader->workers[i].reading, "the dataset's read", read);
   const int failed = start_threads(loader);
   if (failed) {
     const int32_t started = loader->started;

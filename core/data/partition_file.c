@@ -163,8 +163,24 @@ static void cut_end(char *line, ssize_t length)
   while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) line[--length] = '\0';
 }
 
-static brim_status read_rows(reading *r, FILE *file)
+static brim_status find_empty(reading *r)
 {
+  int64_t first = -1, empty = 0;
+  for (int64_t k = 0; k < r->p->clients; k++) {
+    if (brim_partition_count(r->p, k) > 0) continue;
+    if (empty++ == 0) first = k;
+  }
+  if (empty == 0) return BRIM_OK;
+  return fail_at(r, 1,
+                 "the file ends without a sample for client %" PRId64 "%s\nset total_clients=%" PRId64
+                 ", or give each client at least one",
+                 first, empty > 1 ? " and others" : "", r->p->clients - empty);
+}
+
+static brim_status read_open(reading *r, FILE *file)
+{
+  brim_partition *p = r->p;
+  brim_partition_number(p, r->training);
   char *line = NULL;
   size_t room = 0;
   brim_status status = BRIM_OK;
@@ -185,28 +201,7 @@ static brim_status read_rows(reading *r, FILE *file)
     r->line++; /* the line that should contain it */
     status = fail_at(r, 1, "%s is missing", r->line == 1 ? "the header line '" HEADER "'" : "a first sample");
   }
-  return status;
-}
-
-static brim_status find_empty(reading *r)
-{
-  int64_t first = -1, empty = 0;
-  for (int64_t k = 0; k < r->p->clients; k++) {
-    if (brim_partition_count(r->p, k) > 0) continue;
-    if (empty++ == 0) first = k;
-  }
-  if (empty == 0) return BRIM_OK;
-  return fail_at(r, 1,
-                 "the file ends without a sample for client %" PRId64 "%s\nset total_clients=%" PRId64
-                 ", or give each client at least one",
-                 first, empty > 1 ? " and others" : "", r->p->clients - empty);
-}
-
-static brim_status read_open(reading *r, FILE *file)
-{
-  brim_partition *p = r->p;
-  brim_partition_number(p, r->training);
-  BRIM_TRY(read_rows(r, file));
+  BRIM_TRY(status);
   p->samples = r->rows;
   brim_partition_fill(p, r->sample, r->owner);
   return find_empty(r);

@@ -68,11 +68,6 @@ brim_world brim_dist_world(const brim_dist *d)
 
 /* ---- which communicators ---- */
 
-static bool has_host_half(const brim_comm_ops *ops)
-{
-  return BRIM_HAS(brim_comm_ops, ops, join);
-}
-
 static brim_status make_party(brim_dist *d, const char *id, party *out)
 {
   const brim_dist_options *o = &d->options;
@@ -104,7 +99,8 @@ static brim_status choose_host(brim_dist *d)
     d->host = (party){.plugin = &brim_comm_hub, .ops = brim_comm_hub.ops};
     return BRIM_OK;
   }
-  return make_party(d, has_host_half(chosen->ops) ? chosen->id : "mpi", &d->host);
+  const brim_comm_ops *ops = chosen->ops;
+  return make_party(d, BRIM_HAS(brim_comm_ops, ops, join) ? chosen->id : "mpi", &d->host);
 }
 
 /* ---- joining ---- */

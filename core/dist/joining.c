@@ -94,12 +94,6 @@ static void *watch(void *context)
   end_late(j);
 }
 
-static void close_files(const brim_joining *j)
-{
-  if (j->signals >= 0) close(j->signals);
-  if (j->done >= 0) close(j->done);
-}
-
 static brim_status begin(brim_joining *j)
 {
   sigset_t set;
@@ -133,6 +127,7 @@ brim_status brim_joining_leave(brim_joining *j, int exit_status)
 void brim_joining_end(brim_joining *j)
 {
   if (j->is_watching && eventfd_write(j->done, 1) == 0) pthread_join(j->thread, NULL);
-  close_files(j);
+  if (j->signals >= 0) close(j->signals);
+  if (j->done >= 0) close(j->done);
   pthread_sigmask(SIG_SETMASK, &j->before, NULL);
 }

@@ -71,16 +71,6 @@ typedef struct place {
   cpu_set_t set;
 } place;
 
-static place own_place(void)
-{
-  char name[256] = "";
-  place out = {.host = 0};
-  gethostname(name, sizeof name - 1);
-  out.host = brim_hash(BRIM_HASH_START, name, strlen(name));
-  if (sched_getaffinity(0, sizeof out.set, &out.set) != 0) CPU_ZERO(&out.set);
-  return out;
-}
-
 /* A processor that k ranks may run on counts as 1/k for each. */
 static double share_of(const place *own, const place *all, int32_t ranks, int32_t *here)
 {
@@ -99,7 +89,11 @@ static double share_of(const place *own, const place *all, int32_t ranks, int32_
 brim_status brim_processors_share(brim_dist *dist)
 {
   const int32_t ranks = brim_dist_world(dist).ranks;
-  const place own = own_place();
+  char name[256] = "";
+  place own = {.host = 0};
+  gethostname(name, sizeof name - 1);
+  own.host = brim_hash(BRIM_HASH_START, name, strlen(name));
+  if (sched_getaffinity(0, sizeof own.set, &own.set) != 0) CPU_ZERO(&own.set);
   place *all = brim_xcalloc((size_t)ranks, sizeof *all);
   const brim_status status = brim_dist_exchange(dist, &own, sizeof own, all);
   if (status == BRIM_OK) {

@@ -19,14 +19,6 @@
 
 /* ---- opening ---- */
 
-static void log_lanes(const brim_drive *d)
-{
-  const int64_t asked = d->setup->settings->parallel_clients;
-  if (asked > 1 && d->choice.lanes > 0 && !BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane))
-    brim_log(BRIM_LOG_INFO, "parallel_clients=%lld: backend '%s' trains one client at a time", (long long)asked,
-             brim_setup_backend_id(d->setup));
-}
-
 /* The state that a drive passes to its replacement. */
 typedef struct legacy {
   brim_config *config; /* the new drive's own */
@@ -51,7 +43,10 @@ static brim_status open_setup(brim_drive *d, int32_t precision)
   BRIM_TRY(brim_planner_read_fraction(&d->planner));
   BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
   d->choice.lanes = brim_planner_lanes(&d->planner);
-  log_lanes(d);
+  const int64_t asked = d->setup->settings->parallel_clients;
+  if (asked > 1 && d->choice.lanes > 0 && !BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane))
+    brim_log(BRIM_LOG_INFO, "parallel_clients=%lld: backend '%s' trains one client at a time", (long long)asked,
+             brim_setup_backend_id(d->setup));
   brim_drive_cut(d, brim_setup_micro_batch(d->setup));
   return brim_extract_features(d);
 }

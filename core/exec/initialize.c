@@ -54,26 +54,21 @@ static int64_t make_blocks(const range *r)
   return i;
 }
 
-static void make_range(const range *r)
-{
-  for (int64_t i = make_blocks(r); i < r->end; i += 4) {
-    double value[4];
-    make_values(r->init, brim_random4(r->seed, BRIM_STREAM_INIT, 0, r->item, (uint32_t)(i / 4)), value);
-    for (int64_t k = i; k < i + 4 && k < r->end; k++) {
-      if (r->dtype == BRIM_DTYPE_F64)
-        ((double *)r->values)[k - r->base] = value[k - i];
-      else
-        ((float *)r->values)[k - r->base] = (float)value[k - i];
-    }
-  }
-}
-
 static void make_task(void *whole, int64_t task)
 {
   range part = *(const range *)whole;
   part.first += task * TASK;
   if (part.end > part.first + TASK) part.end = part.first + TASK;
-  make_range(&part);
+  for (int64_t i = make_blocks(&part); i < part.end; i += 4) {
+    double value[4];
+    make_values(part.init, brim_random4(part.seed, BRIM_STREAM_INIT, 0, part.item, (uint32_t)(i / 4)), value);
+    for (int64_t k = i; k < i + 4 && k < part.end; k++) {
+      if (part.dtype == BRIM_DTYPE_F64)
+        ((double *)part.values)[k - part.base] = value[k - i];
+      else
+        ((float *)part.values)[k - part.base] = (float)value[k - i];
+    }
+  }
 }
 
 /* Divides a range among threads. */

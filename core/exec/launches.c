@@ -46,13 +46,6 @@ bool brim_launches_is_view(const brim_program *p, const brim_node *n)
   return n->descriptor->traits.view && p->tensor_offset[n->in[0]->id] == p->tensor_offset[n->out[0]->id];
 }
 
-static void count_nodes(const brim_program *p, uint32_t *out)
-{
-  const brim_graph *g = p->graph;
-  for (size_t i = 0; i < g->node_count; i++) out[i] = !brim_launches_is_view(p, g->node[i]);
-  out[g->node_count] = 0;
-}
-
 static brim_status count_pieces(const brim_plan *plan, const brim_program *p, const brim_launch *launch, size_t first,
                                 uint32_t *out)
 {
@@ -73,7 +66,9 @@ brim_status brim_launches_count(const brim_plan *plan, const brim_program *p, si
 {
   const brim_backend_ops *backend = plan->request.backend;
   if (!BRIM_HAS(brim_backend_ops, backend, count_launches)) {
-    count_nodes(p, out);
+    const brim_graph *g = p->graph;
+    for (size_t i = 0; i < g->node_count; i++) out[i] = !brim_launches_is_view(p, g->node[i]);
+    out[g->node_count] = 0;
     return BRIM_OK;
   }
   brim_arena arena = {0};

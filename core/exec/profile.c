@@ -309,20 +309,17 @@ static brim_status check_head(const brim_profile *p, const json_t *head)
                    p->subject.backend, p->subject.device, (int)p->subject.threads);
 }
 
-static brim_status take_size(brim_profile *p, const json_t *line, const char *takes, int number)
-{
-  const json_t *bytes = json_object_get(line, "bytes");
-  if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
-    return brim_fail(BRIM_EINVAL, "%s:%d: expected a size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
-  put_size(p, takes, (uint64_t)json_integer_value(bytes), json_integer_value(json_object_get(line, "at")));
-  return BRIM_OK;
-}
-
 static brim_status take_line(brim_profile *p, const json_t *line, int number)
 {
   if (number == 1) return check_head(p, line);
   const char *takes = json_string_value(json_object_get(line, "takes"));
-  if (takes) return take_size(p, line, takes, number);
+  if (takes) {
+    const json_t *bytes = json_object_get(line, "bytes");
+    if (!json_is_integer(bytes) || json_integer_value(bytes) < 0)
+      return brim_fail(BRIM_EINVAL, "%s:%d: expected a size: {\"takes\": ..., \"bytes\": ...}", p->path, number);
+    put_size(p, takes, (uint64_t)json_integer_value(bytes), json_integer_value(json_object_get(line, "at")));
+    return BRIM_OK;
+  }
   const char *what = json_string_value(json_object_get(line, "what"));
   const json_t *n = json_object_get(line, "n"), *seconds = json_object_get(line, "seconds");
   const double rated = json_number_value(json_object_get(line, "rated"));

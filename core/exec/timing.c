@@ -199,7 +199,7 @@ static brim_status run_program(timing *t, size_t program)
   return brim_exec_wait(t->exec);
 }
 
-static brim_status time_others(timing *t)
+static brim_status run_round(timing *t)
 {
   double metrics[2], start = brim_now();
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
@@ -213,12 +213,6 @@ static brim_status time_others(timing *t)
   start = brim_now();
   BRIM_TRY(brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2));
   keep(t, &t->other[METRICS], brim_now() - start);
-  return BRIM_OK;
-}
-
-static brim_status run_round(timing *t)
-{
-  BRIM_TRY(time_others(t));
   for (size_t i = 0; i < t->plan->program_count; i++)
     if (t->node[i]) BRIM_TRY(run_program(t, i));
   return BRIM_OK;

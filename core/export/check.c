@@ -16,16 +16,11 @@ typedef struct check {
   const brim_weights *weights;
 } check;
 
-static bool is_real(const brim_safetensor *t)
-{
-  return brim_dtype_is_real(t->dtype);
-}
-
 /* Returns single precision for GGUF, because it can represent the values of all of GGUF's types. */
 static uint32_t dtype_of(const brim_export_model *m, const brim_safetensor *t)
 {
   if (m->type) return BRIM_DTYPE_F32;
-  return m->dtype && is_real(t) ? m->dtype : t->dtype;
+  return m->dtype && brim_dtype_is_real(t->dtype) ? m->dtype : t->dtype;
 }
 
 /* Writes a parameter in the way in which the export converts it. */

@@ -23,7 +23,7 @@ typedef struct part {
 } part;
 
 struct brim_control {
-  brim_arena arena; /* for names */
+  brim_arena arena; /* owns names and arrays */
   part *part;
   size_t count;
   int64_t values, clients;
@@ -36,8 +36,8 @@ struct brim_control {
 static brim_status open_control(brim_control *c, const brim_graph *like, uint64_t at)
 {
   int64_t largest = 1;
-  c->part = brim_try_calloc(like->parameter_count, sizeof *c->part);
-  if (!c->part) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of controls");
+  if (!BRIM_ARENA_TRY(&c->arena, c->part, like->parameter_count))
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of controls");
   for (size_t i = 0; i < like->parameter_count; i++) {
     const brim_tensor *value = like->parameter[i].value;
     if (!brim_parameter_is_controlled(&like->parameter[i])) continue;
@@ -52,12 +52,9 @@ static brim_status open_control(brim_control *c, const brim_graph *like, uint64_
     if (brim_shape_count(&value->shape) > largest) largest = brim_shape_count(&value->shape);
     at += value->bytes;
   }
-  c->now = brim_try_calloc((size_t)c->values, sizeof *c->now);
-  c->next = brim_try_calloc((size_t)c->values, sizeof *c->next);
-  if (c->alpha > 0) c->room = brim_try_malloc((size_t)largest * sizeof *c->room);
-  return c->now && c->next && (c->room || c->alpha == 0)
-             ? BRIM_OK
-             : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the server's controls");
+  const bool good = BRIM_ARENA_TRY(&c->arena, c->now, c->values) && BRIM_ARENA_TRY(&c->arena, c->next, c->values) &&
+                    (c->alpha == 0 || BRIM_ARENA_TRY(&c->arena, c->room, largest));
+  return good ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the server's controls");
 }
 
 brim_status brim_control_open(const brim_setup *setup, const brim_graph *like, uint64_t at, brim_control **out)
@@ -81,10 +78,6 @@ void brim_control_close(brim_control *c)
 {
   if (!c) return;
   brim_arena_release(&c->arena);
-  free(c->part);
-  free(c->now);
-  free(c->next);
-  free(c->room);
   free(c);
 }
 

@@ -24,24 +24,16 @@ static brim_status check_sleep(const brim_federation *f)
 
 static brim_status open_federation(brim_federation *f)
 {
-  const size_t ranks = (size_t)f->setup->world.ranks;
-  f->client = brim_try_calloc((size_t)f->clients, sizeof *f->client);
-  f->fate = brim_try_calloc((size_t)f->clients, sizeof *f->fate);
-  f->order = brim_try_calloc((size_t)f->clients, sizeof *f->order);
-  f->rank = brim_try_calloc((size_t)f->clients, sizeof *f->rank);
-  f->turn = brim_try_calloc((size_t)f->clients, sizeof *f->turn);
-  f->speed = brim_try_calloc(ranks, sizeof *f->speed);
-  f->load = brim_try_calloc(ranks, sizeof *f->load);
-  f->arrival = brim_try_calloc((size_t)f->clients, sizeof *f->arrival);
-  f->arrived = brim_try_calloc((size_t)f->clients, sizeof *f->arrived);
-  f->place = brim_try_calloc((size_t)f->clients, sizeof *f->place);
-  f->weight = brim_try_calloc((size_t)f->clients, sizeof *f->weight);
-  f->trains = brim_try_calloc((size_t)f->clients, sizeof *f->trains);
-  f->all = brim_try_calloc(ranks, BRIM_EXCHANGE_BYTES);
+  const size_t ranks = (size_t)f->setup->world.ranks, clients = (size_t)f->clients;
   const bool sketches = brim_setup_selector_needs(f->setup, BRIM_NEED_SKETCH);
-  if (sketches) f->sketch = brim_try_calloc((size_t)f->most * BRIM_SKETCH, sizeof *f->sketch);
-  if (!f->client || !f->fate || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all || !f->arrival ||
-      !f->arrived || !f->place || !f->weight || !f->trains || (sketches && !f->sketch))
+  if (!BRIM_ARENA_TRY(&f->arena, f->client, clients) || !BRIM_ARENA_TRY(&f->arena, f->fate, clients) ||
+      !BRIM_ARENA_TRY(&f->arena, f->order, clients) || !BRIM_ARENA_TRY(&f->arena, f->rank, clients) ||
+      !BRIM_ARENA_TRY(&f->arena, f->turn, clients) || !BRIM_ARENA_TRY(&f->arena, f->speed, ranks) ||
+      !BRIM_ARENA_TRY(&f->arena, f->load, ranks) || !BRIM_ARENA_TRY(&f->arena, f->arrival, clients) ||
+      !BRIM_ARENA_TRY(&f->arena, f->arrived, clients) || !BRIM_ARENA_TRY(&f->arena, f->place, clients) ||
+      !BRIM_ARENA_TRY(&f->arena, f->weight, clients) || !BRIM_ARENA_TRY(&f->arena, f->trains, clients) ||
+      !(f->all = brim_arena_try(&f->arena, ranks * BRIM_EXCHANGE_BYTES)) ||
+      (sketches && !BRIM_ARENA_TRY(&f->arena, f->sketch, (size_t)f->most * BRIM_SKETCH)))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
@@ -82,20 +74,7 @@ void brim_federation_close(brim_federation *f)
   brim_async_close(f->async);
   brim_edges_close(f->edges);
   pthread_mutex_destroy(&f->adding);
-  free(f->client);
-  free(f->fate);
-  free(f->order);
-  free(f->rank);
-  free(f->turn);
-  free(f->speed);
-  free(f->load);
-  free(f->arrival);
-  free(f->arrived);
-  free(f->place);
-  free(f->weight);
-  free(f->trains);
-  free(f->sketch);
-  free(f->all);
+  brim_arena_release(&f->arena);
   free(f);
 }
 
@@ -316,16 +295,6 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
   return r;
 }
 
-static brim_status begin_clients(brim_federation *f)
-{
-  for (int64_t i = 0; i < f->clients; i++) {
-    f->client[i] = begin_client(f, i);
-    f->order[i] = i;
-  }
-  qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
-  return f->setup->settings->federate.train ? brim_federation_weigh(f) : BRIM_OK;
-}
-
 /* A run without a folder keeps client states in an unlinked file. */
 static brim_status begin_states(brim_federation *f)
 {
@@ -340,7 +309,12 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(f->async ? brim_async_select(f) : select_clients(f, clock));
-  BRIM_TRY(begin_clients(f));
+  for (int64_t i = 0; i < f->clients; i++) {
+    f->client[i] = begin_client(f, i);
+    f->order[i] = i;
+  }
+  qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
+  if (f->setup->settings->federate.train) BRIM_TRY(brim_federation_weigh(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   BRIM_TRY(brim_async_begin(f));
   (f->edges ? brim_edges_distribute : brim_federation_distribute)(f);

@@ -138,16 +138,6 @@ static bool end_client(brim_federation *f)
   return e->outcome == BRIM_OUTCOME_ARRIVES;
 }
 
-static brim_status refuse_round(const brim_federation *f, int64_t arrived)
-{
-  const brim_settings *s = f->setup->settings;
-  return brim_fail(BRIM_ENUMERIC,
-                   "round %lld: %lld of %lld updates arrived before %lld clients had dropped out or were too "
-                   "stale\nlower world.dropout, or raise federate.max_staleness",
-                   (long long)f->round + 1, (long long)arrived, (long long)s->clients_per_round,
-                   (long long)(f->most - arrived));
-}
-
 brim_status brim_async_select(brim_federation *f)
 {
   brim_async *a = f->async;
@@ -160,7 +150,14 @@ brim_status brim_async_select(brim_federation *f)
   a->count = 0;
   while (arrived < wanted) {
     bool ends;
-    if (a->count == f->most) return refuse_round(f, arrived);
+    if (a->count == f->most) {
+      const brim_settings *s = f->setup->settings;
+      return brim_fail(BRIM_ENUMERIC,
+                       "round %lld: %lld of %lld updates arrived before %lld clients had dropped out or were too "
+                       "stale\nlower world.dropout, or raise federate.max_staleness",
+                       (long long)f->round + 1, (long long)arrived, (long long)s->clients_per_round,
+                       (long long)(f->most - arrived));
+    }
     BRIM_TRY(start_clients(f));
     BRIM_TRY(advance(f, &looks, &ends));
     if (!ends) continue;

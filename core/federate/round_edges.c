@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/arena.h"
 #include "base/convert.h"
 #include "base/log.h"
 #include "federate/edges.h"
@@ -16,6 +16,7 @@
 #define NO_RANK (-1)
 
 struct brim_edges {
+  brim_arena arena; /* owns all arrays */
   int64_t edges, rounds;
   double *load;  /* [edges] samples of the edge's clients in the round */
   int32_t *rank; /* [edges] the rank that trains the edge's clients; NO_RANK: not assigned yet */
@@ -33,9 +34,7 @@ brim_status brim_edges_open(const brim_setup *setup, brim_edges **out)
   brim_edges *e = brim_try_calloc(1, sizeof *e);
   if (!e) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for edges");
   *e = (brim_edges){.edges = s->edges, .rounds = s->edge_rounds};
-  e->load = brim_try_calloc((size_t)s->edges, sizeof *e->load);
-  e->rank = brim_try_calloc((size_t)s->edges, sizeof *e->rank);
-  if (e->load && e->rank) {
+  if (BRIM_ARENA_TRY(&e->arena, e->load, s->edges) && BRIM_ARENA_TRY(&e->arena, e->rank, s->edges)) {
     *out = e;
     return BRIM_OK;
   }
@@ -46,13 +45,7 @@ brim_status brim_edges_open(const brim_setup *setup, brim_edges **out)
 void brim_edges_close(brim_edges *e)
 {
   if (!e) return;
-  free(e->load);
-  free(e->rank);
-  free(e->start);
-  free(e->total);
-  free(e->sum);
-  free(e->own);
-  free(e->begin);
+  brim_arena_release(&e->arena);
   free(e);
 }
 
@@ -62,12 +55,10 @@ brim_status brim_edges_place(brim_federation *f)
   if (!e || e->start) return BRIM_OK;
   const brim_graph *g = brim_federation_serve(f)->graph;
   const size_t largest = (size_t)brim_graph_largest(g, true), values = (size_t)brim_graph_sent(g, true);
-  e->sum = brim_try_malloc(largest * sizeof *e->sum);
-  e->own = brim_try_malloc(largest * sizeof *e->own);
-  e->begin = brim_try_malloc(largest * sizeof *e->begin);
-  e->total = brim_try_calloc(values, sizeof *e->total);
-  e->start = brim_try_malloc(values * brim_dtype_bytes(g->real));
-  if (e->sum && e->own && e->begin && e->total && e->start) return BRIM_OK;
+  if (BRIM_ARENA_TRY(&e->arena, e->sum, largest) && BRIM_ARENA_TRY(&e->arena, e->own, largest) &&
+      BRIM_ARENA_TRY(&e->arena, e->begin, largest) && BRIM_ARENA_TRY(&e->arena, e->total, values) &&
+      BRIM_ARENA_TRY(&e->arena, e->start, values * brim_dtype_bytes(g->real)))
+    return BRIM_OK;
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the models of edges");
 }
 
@@ -245,13 +236,6 @@ static double count_weight(const brim_federation *f)
   return weight;
 }
 
-static void leave_out(brim_federation *f, int64_t edge)
-{
-  for (int64_t i = 0; i < f->turns; i++) f->client[f->turn[i]].arrived = false;
-  brim_log(BRIM_LOG_WARN, "round %lld: edge %lld has diverged; its clients' updates are left out",
-           (long long)f->round + 1, (long long)edge);
-}
-
 /* Between the rounds of an edge: marks the clients that take part in its next round as not done. */
 static void go_on(brim_federation *f)
 {
@@ -275,7 +259,9 @@ static brim_status train_edge(brim_federation *f, int64_t edge, brim_client_resu
   if (!(p.weight > 0)) return BRIM_OK;
   BRIM_TRY(for_each_parameter(&p, check_change));
   if (!p.has_diverged) return for_each_parameter(&p, add_change);
-  leave_out(f, edge);
+  for (int64_t i = 0; i < f->turns; i++) f->client[f->turn[i]].arrived = false;
+  brim_log(BRIM_LOG_WARN, "round %lld: edge %lld has diverged; its clients' updates are left out",
+           (long long)f->round + 1, (long long)edge);
   return BRIM_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "federate/aggregation.h"
 #include "federate/crew.h"
@@ -33,6 +34,7 @@ typedef struct brim_async brim_async; /* asynchronous rounds: round_async.c */
 typedef brim_status (*brim_lane_fn)(brim_lane *lane, int64_t client, double *out);
 
 struct brim_federation {
+  brim_arena arena; /* owns the arrays whose sizes do not depend on the plan */
   const brim_setup *setup;
   const brim_drive *drive;
   brim_exec *exec; /* NULL: nothing is placed */

@@ -188,17 +188,6 @@ static bool is_guarded(const brim_config_choice *choice)
   return choice->file[0] != '\0';
 }
 
-static brim_status make_state(brim_selection_host *h)
-{
-  if (h->ops->state) BRIM_TRY(run(h, "state", false, call_state));
-  BRIM_TRY(brim_selection_check_state(h->choice->plugin->id, h->own_count, h->client_count));
-  if (state_bytes(h) == 0) return BRIM_OK;
-  h->state = brim_try_calloc(state_bytes(h), 1);
-  h->next = brim_try_calloc(state_bytes(h), 1);
-  if (h->state && h->next) return BRIM_OK;
-  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the state of selector '%s'", h->choice->plugin->id);
-}
-
 static brim_status open_host(brim_selection_host *h)
 {
   if (is_guarded(h->choice)) BRIM_TRY(brim_guard_open(&h->guard));
@@ -206,7 +195,13 @@ static brim_status open_host(brim_selection_host *h)
   BRIM_TRY(make_columns(h));
   if (h->choice->plugin->create) BRIM_TRY(run(h, "create", false, call_create));
   h->is_made = true;
-  return make_state(h);
+  if (h->ops->state) BRIM_TRY(run(h, "state", false, call_state));
+  BRIM_TRY(brim_selection_check_state(h->choice->plugin->id, h->own_count, h->client_count));
+  if (state_bytes(h) == 0) return BRIM_OK;
+  h->state = brim_try_calloc(state_bytes(h), 1);
+  h->next = brim_try_calloc(state_bytes(h), 1);
+  if (h->state && h->next) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the state of selector '%s'", h->choice->plugin->id);
 }
 
 brim_status brim_selection_open(const brim_setup *setup, brim_selection_host **out)

@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/arena.h"
 #include "base/convert.h"
 #include "base/file.h"
 
@@ -17,6 +17,7 @@
 
 struct brim_whole {
   brim_updates_plan plan;
+  brim_arena arena; /* owns all arrays */
   int fd;
   char path[BRIM_PATH_MAX]; /* the file's former path, for messages */
   double *block;            /* [rows, plan.block] */
@@ -43,27 +44,20 @@ static brim_status check_disk(const brim_whole *w, const char *folder)
                    (long long)w->plan.values, folder, brim_format_bytes(room, sizeof room, left));
 }
 
-static brim_status open_file(brim_whole *w, const char *folder, int32_t rank)
+static brim_status open_whole(brim_whole *w, const char *folder, int32_t rank)
 {
+  const brim_updates_plan *p = &w->plan;
+  if (!BRIM_ARENA_TRY(&w->arena, w->block, p->rows * p->block) || !BRIM_ARENA_TRY(&w->arena, w->update, p->rows) ||
+      !BRIM_ARENA_TRY(&w->arena, w->out, p->largest) ||
+      !(w->read = brim_arena_try(&w->arena, (size_t)p->block * brim_dtype_bytes(p->dtype))) ||
+      !(w->scratch = brim_arena_try(&w->arena, p->scratch_bytes)))
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the updates of %lld clients", (long long)p->rows);
+  for (int64_t k = 0; k < p->rows; k++) w->update[k] = w->block + k * p->block;
   char name[64];
   snprintf(name, sizeof name, "updates.%d.tmp", (int)rank);
   BRIM_TRY(brim_path_join(w->path, folder, name));
   BRIM_TRY(check_disk(w, folder));
   return brim_file_create_unnamed(w->path, w->plan.file_bytes, &w->fd);
-}
-
-static brim_status open_whole(brim_whole *w, const char *folder, int32_t rank)
-{
-  const brim_updates_plan *p = &w->plan;
-  w->block = brim_try_malloc((size_t)(p->rows * p->block) * sizeof *w->block);
-  w->update = brim_try_calloc((size_t)p->rows, sizeof *w->update);
-  w->read = brim_try_malloc((size_t)p->block * brim_dtype_bytes(p->dtype));
-  w->out = brim_try_malloc((size_t)p->largest * sizeof *w->out);
-  w->scratch = brim_try_malloc(p->scratch_bytes > 0 ? p->scratch_bytes : 1);
-  if (!w->block || !w->update || !w->read || !w->out || !w->scratch)
-    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the updates of %lld clients", (long long)p->rows);
-  for (int64_t k = 0; k < p->rows; k++) w->update[k] = w->block + k * p->block;
-  return open_file(w, folder, rank);
 }
 
 brim_status brim_whole_open(const brim_updates_plan *plan, const char *folder, int32_t rank, brim_whole **out)
@@ -85,11 +79,7 @@ void brim_whole_close(brim_whole *w, bool is_lost)
   if (!w) return;
   if (w->fd >= 0) (void)close(w->fd);
   if (is_lost) return;
-  free(w->block);
-  free(w->update);
-  free(w->read);
-  free(w->out);
-  free(w->scratch);
+  brim_arena_release(&w->arena);
   free(w);
 }
 

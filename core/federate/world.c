@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "brim/aggregator.h"
@@ -21,6 +21,7 @@ enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define CHECKS_MAX 10000 /* limit for availability checks, after which the round fails */
 
 struct brim_fleet {
+  brim_arena arena; /* owns all arrays but mbit */
   const brim_setup *setup;
   const brim_world_settings *world;
   const brim_network_settings *network;
@@ -109,16 +110,6 @@ static brim_status measure_model(brim_fleet *f)
   return status;
 }
 
-static void make_speeds(brim_fleet *f)
-{
-  const double full_turn = 6.283185307179586;
-  for (int64_t k = 0; k < f->clients; k++) {
-    const brim_philox r = draw(f, SPEED, k, 0);
-    const double normal = sqrt(-2 * log(uniform(r.v[0]))) * cos(full_turn * uniform(r.v[1]));
-    f->gflops[k] = (float)(f->world->gflops * exp(f->world->speed_sigma * normal));
-  }
-}
-
 static void begin_channels(brim_fleet *f)
 {
   const double least = f->world->channel_least;
@@ -130,18 +121,21 @@ static void begin_channels(brim_fleet *f)
 static brim_status open_fleet(brim_fleet *f)
 {
   const size_t clients = (size_t)f->clients;
-  f->gflops = brim_try_malloc(clients * sizeof *f->gflops);
-  f->channel = brim_try_malloc(clients * sizeof *f->channel);
-  f->seen = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, 1);
-  f->slowest = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, sizeof *f->slowest);
-  if (!f->gflops || !f->channel || !f->seen || !f->slowest)
+  const int64_t edges = f->setup->settings->federate.edges + 1;
+  if (!BRIM_ARENA_TRY(&f->arena, f->gflops, clients) || !BRIM_ARENA_TRY(&f->arena, f->channel, clients) ||
+      !BRIM_ARENA_TRY(&f->arena, f->seen, edges) || !BRIM_ARENA_TRY(&f->arena, f->slowest, edges))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a world of %zu clients", clients);
   begin_channels(f);
   BRIM_TRY(measure_model(f));
   if (f->world->availability == BRIM_AVAILABILITY_TRACE)
     BRIM_TRY(brim_trace_read_times(f->world->trace, f->clients, &f->times));
   if (f->world->devices[0]) return brim_trace_read_devices(f->world->devices, f->clients, f->gflops, &f->mbit);
-  make_speeds(f);
+  const double full_turn = 6.283185307179586;
+  for (int64_t k = 0; k < f->clients; k++) {
+    const brim_philox r = draw(f, SPEED, k, 0);
+    const double normal = sqrt(-2 * log(uniform(r.v[0]))) * cos(full_turn * uniform(r.v[1]));
+    f->gflops[k] = (float)(f->world->gflops * exp(f->world->speed_sigma * normal));
+  }
   return BRIM_OK;
 }
 
@@ -170,11 +164,8 @@ void brim_fleet_close(brim_fleet *f)
 {
   if (!f) return;
   brim_trace_release(&f->times);
-  free(f->gflops);
   free(f->mbit);
-  free(f->channel);
-  free(f->seen);
-  free(f->slowest);
+  brim_arena_release(&f->arena);
   free(f);
 }
 

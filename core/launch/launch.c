@@ -72,13 +72,6 @@ static void watch_signals(launcher *l, signals *s)
   l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void leave_signals(launcher *l, const signals *s)
-{
-  if (l->signals >= 0) close(l->signals);
-  sigprocmask(SIG_SETMASK, &s->before, NULL);
-  for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaction(watched[i], &s->action[i], NULL);
-}
-
 /* Stops this process; the ranks' time limits are paused too. */
 static void suspend(launcher *l)
 {
@@ -358,15 +351,6 @@ static bool ends_by_signal(const launcher *l)
   return l->is_stopped || l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);
 }
 
-static void release(launcher *l)
-{
-  if (l->listener >= 0) close(l->listener);
-  if (l->output >= 0) close(l->output);
-  unsetenv(BRIM_LINE_ADDRESS);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
-  brim_seats_close(&l->seats);
-}
-
 brim_status brim_launch_run(brim_rank_launch *launch, const char *const *word, int *exit_status)
 {
   launcher l = {.launch = launch, .signals = -1, .listener = -1, .output = -1, .lost = -1};
@@ -384,8 +368,14 @@ brim_status brim_launch_run(brim_rank_launch *launch, const char *const *word, i
   const brim_status failed = sum_up(&l, exit_status);
   if (status == BRIM_OK) status = failed;
   const int number = ends_by_signal(&l) ? l.stop_signal : 0;
-  leave_signals(&l, &before);
-  release(&l);
+  if (l.signals >= 0) close(l.signals);
+  sigprocmask(SIG_SETMASK, &before.before, NULL);
+  for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaction(watched[i], &before.action[i], NULL);
+  if (l.listener >= 0) close(l.listener);
+  if (l.output >= 0) close(l.output);
+  unsetenv(BRIM_LINE_ADDRESS);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  brim_seats_close(&l.seats);
   if (number > 0) signal(number, SIG_DFL);
   if (number > 0) raise(number);
   return status;

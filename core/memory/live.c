@@ -116,19 +116,15 @@ static void wait_for_change(void)
   live.is_idle = false;
 }
 
-static void pause_between_writes(void)
-{
-  const struct timespec until = brim_time_in(WRITE_SECONDS);
-  while (!live.stop && !live.is_urgent && pthread_cond_timedwait(&live.wake, &live.lock, &until) != ETIMEDOUT) continue;
-}
-
 static void *work(void *context)
 {
   uint64_t stamp = live.own.stamp;
   bool works = true;
   pthread_mutex_lock(&live.lock);
   while (!live.stop && works) {
-    pause_between_writes();
+    const struct timespec until = brim_time_in(WRITE_SECONDS);
+    while (!live.stop && !live.is_urgent && pthread_cond_timedwait(&live.wake, &live.lock, &until) != ETIMEDOUT)
+      continue;
     wait_for_change();
     if (live.stop) break;
     brim_live_slot copy = live.own;
@@ -198,16 +194,6 @@ void brim_live_command(const char *name)
   snprintf(live.command, sizeof live.command, "%s", name);
 }
 
-static void open_conditions(void)
-{
-  pthread_condattr_t attr;
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  pthread_cond_init(&live.wake, &attr);
-  pthread_cond_init(&live.written, &attr);
-  pthread_condattr_destroy(&attr);
-}
-
 void brim_live_begin(enum brim_live_mode mode, const brim_world *world)
 {
   static bool has_failed;
@@ -219,7 +205,12 @@ void brim_live_begin(enum brim_live_mode mode, const brim_world *world)
     warn();
     return;
   }
-  open_conditions();
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&live.wake, &attr);
+  pthread_cond_init(&live.written, &attr);
+  pthread_condattr_destroy(&attr);
   live.stop = live.is_changed = live.is_idle = live.is_urgent = live.is_over = false;
   const int failed = brim_thread_start(&live.thread, "brim-live", work, NULL);
   live.is_open = failed == 0;

@@ -222,13 +222,6 @@ static json_t *points_json(const float *value, size_t count)
   return out;
 }
 
-static json_t *places_json(const size_t *place, size_t count)
-{
-  json_t *out = json_array();
-  for (size_t i = 0; i < count; i++) json_array_append_new(out, json_integer((json_int_t)place[i]));
-  return out;
-}
-
 static json_t *text_json(const char *text)
 {
   if (!text || !text[0]) return json_null();
@@ -263,8 +256,12 @@ static json_t *member_json(const row *r, const void *from)
     const size_t index = *(const size_t *)(const void *)at;
     return index == BRIM_LOOK_NONE ? json_null() : json_integer((json_int_t)index);
   }
-  case PLACES:
-    return places_json(*(const size_t *const *)(const void *)at, count);
+  case PLACES: {
+    json_t *out = json_array();
+    for (size_t i = 0; i < count; i++)
+      json_array_append_new(out, json_integer((json_int_t)(*(const size_t *const *)(const void *)at)[i]));
+    return out;
+  }
   case POINTS:
     return points_json(*(const float *const *)(const void *)at, count);
   case LIST:
@@ -489,17 +486,6 @@ static brim_status count_parts(reader *in, const json_t *root, const brim_look *
   return BRIM_OK;
 }
 
-static brim_status read_parts(reader *in, const json_t *root, void *list[PARTS])
-{
-  for (int i = 0; i < PARTS; i++) {
-    size_t count = 0;
-    const json_t *value = json_object_get(root, parts[i].key);
-    snprintf(in->path, sizeof in->path, "%s", parts[i].key);
-    if (value) BRIM_TRY(read_list(in, value, &parts[i].of, &count, &list[i]));
-  }
-  return BRIM_OK;
-}
-
 brim_status brim_look_add_json(const json_t *root, brim_look *look)
 {
   reader in = {.arena = &look->arena};
@@ -507,7 +493,12 @@ brim_status brim_look_add_json(const json_t *root, brim_look *look)
   size_t advices = 0;
   BRIM_TRY(check_version(root));
   BRIM_TRY(count_parts(&in, root, look));
-  BRIM_TRY(read_parts(&in, root, list));
+  for (int i = 0; i < PARTS; i++) {
+    size_t count = 0;
+    const json_t *value = json_object_get(root, parts[i].key);
+    snprintf(in.path, sizeof in.path, "%s", parts[i].key);
+    if (value) BRIM_TRY(read_list(&in, value, &parts[i].of, &count, &list[i]));
+  }
   snprintf(in.path, sizeof in.path, "advice");
   if (json_object_get(root, "advice"))
     BRIM_TRY(read_list(&in, json_object_get(root, "advice"), &advice_table, &advices, &advice));

@@ -76,33 +76,6 @@ static void add_devices(const brim_look *look, brim_text *out)
 
 /* ---- the queue ---- */
 
-static void add_queue(const brim_look *look, brim_text *out)
-{
-  static const char runs[] = "brim_queue_runs", seconds[] = "brim_queue_seconds";
-  brim_openmetrics_family(out, runs, "runs that wait for a device", "gauge");
-  for (size_t h = 0; h < look->hosts; h++) {
-    size_t count = 0;
-    if (look->host[h].failure[0]) continue;
-    for (size_t i = 0; i < look->tickets; i++)
-      count += look->ticket[i].host == h && look->ticket[i].device == BRIM_LOOK_NONE;
-    brim_openmetrics_begin(out, runs);
-    brim_openmetrics_label(out, "Hostname", look->host[h].name);
-    brim_openmetrics_end(out, (double)count);
-  }
-  brim_openmetrics_family(out, seconds, "longest time that a run has waited so far", "gauge");
-  for (size_t h = 0; h < look->hosts; h++) {
-    double longest = 0;
-    if (look->host[h].failure[0]) continue;
-    for (size_t i = 0; i < look->tickets; i++) {
-      const brim_look_ticket *t = &look->ticket[i];
-      if (t->host == h && t->device == BRIM_LOOK_NONE) longest = fmax(longest, look->host[h].time - t->since);
-    }
-    brim_openmetrics_begin(out, seconds);
-    brim_openmetrics_label(out, "Hostname", look->host[h].name);
-    brim_openmetrics_end(out, longest);
-  }
-}
-
 /* ---- runs ---- */
 
 static double known(uint64_t bytes)
@@ -183,7 +156,29 @@ static void add_runs(brim_look *look, brim_text *out)
 void brim_look_metrics(brim_look *look, brim_text *out)
 {
   add_devices(look, out);
-  add_queue(look, out);
+  static const char runs[] = "brim_queue_runs", seconds[] = "brim_queue_seconds";
+  brim_openmetrics_family(out, runs, "runs that wait for a device", "gauge");
+  for (size_t h = 0; h < look->hosts; h++) {
+    size_t count = 0;
+    if (look->host[h].failure[0]) continue;
+    for (size_t i = 0; i < look->tickets; i++)
+      count += look->ticket[i].host == h && look->ticket[i].device == BRIM_LOOK_NONE;
+    brim_openmetrics_begin(out, runs);
+    brim_openmetrics_label(out, "Hostname", look->host[h].name);
+    brim_openmetrics_end(out, (double)count);
+  }
+  brim_openmetrics_family(out, seconds, "longest time that a run has waited so far", "gauge");
+  for (size_t h = 0; h < look->hosts; h++) {
+    double longest = 0;
+    if (look->host[h].failure[0]) continue;
+    for (size_t i = 0; i < look->tickets; i++) {
+      const brim_look_ticket *t = &look->ticket[i];
+      if (t->host == h && t->device == BRIM_LOOK_NONE) longest = fmax(longest, look->host[h].time - t->since);
+    }
+    brim_openmetrics_begin(out, seconds);
+    brim_openmetrics_label(out, "Hostname", look->host[h].name);
+    brim_openmetrics_end(out, longest);
+  }
   add_runs(look, out);
   brim_openmetrics_finish(out);
 }

@@ -34,13 +34,6 @@ static void note_signal(int number)
 /* Replaces the actions of signals that end the program, so that it first restores the terminal. */
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
 #define WATCHED (sizeof watched / sizeof watched[0])
-static void watch_signals(struct sigaction before[WATCHED])
-{
-  const struct sigaction action = {.sa_handler = note_signal};
-  was_signalled = 0;
-  for (size_t i = 0; i < WATCHED; i++) sigaction(watched[i], &action, &before[i]);
-}
-
 static void restore_signals(const struct sigaction before[WATCHED])
 {
   for (size_t i = 0; i < WATCHED; i++) sigaction(watched[i], &before[i], NULL);
@@ -120,16 +113,6 @@ static brim_status take_look(screen *s)
   return brim_source_look(s->source, &s->look);
 }
 
-static void interrupt(screen *s)
-{
-  const brim_status status = brim_interrupt(s->view.asked.pid, s->view.asked.started);
-  if (status == BRIM_OK)
-    snprintf(s->view.message, sizeof s->view.message, "interrupted %s: it writes a checkpoint and ends",
-             s->view.asked_name);
-  else
-    snprintf(s->view.message, sizeof s->view.message, "not interrupted: %s", brim_error_text());
-}
-
 static int wait_ms(const screen *s)
 {
   const double left = 1000 * (s->next - brim_now());
@@ -144,7 +127,14 @@ static brim_status run(screen *s)
     if (key == BRIM_KEY_CLOSED) return BRIM_OK;
     const enum brim_view_action action = brim_view_key(&s->view, &s->look, key);
     if (action == BRIM_VIEW_QUIT) return BRIM_OK;
-    if (action == BRIM_VIEW_INTERRUPT) interrupt(s);
+    if (action == BRIM_VIEW_INTERRUPT) {
+      const brim_status status = brim_interrupt(s->view.asked.pid, s->view.asked.started);
+      if (status == BRIM_OK)
+        snprintf(s->view.message, sizeof s->view.message, "interrupted %s: it writes a checkpoint and ends",
+                 s->view.asked_name);
+      else
+        snprintf(s->view.message, sizeof s->view.message, "not interrupted: %s", brim_error_text());
+    }
     if (action != BRIM_VIEW_NOTHING || (!s->view.is_paused && brim_now() >= s->next)) BRIM_TRY(take_look(s));
   }
   return BRIM_OK;
@@ -159,7 +149,9 @@ brim_status brim_screen_run(brim_source *source, double every, bool is_recorded)
   BRIM_TRY(take_look(&s));
   brim_status status = open_terminal(s.terminal);
   if (status == BRIM_OK) {
-    watch_signals(before);
+    const struct sigaction action = {.sa_handler = note_signal};
+    was_signalled = 0;
+    for (size_t i = 0; i < WATCHED; i++) sigaction(watched[i], &action, &before[i]);
     brim_log_set_level(BRIM_LOG_ERROR); /* warnings would overwrite the picture, which itself shows reading errors */
     status = run(&s);
     s.terminal->close();

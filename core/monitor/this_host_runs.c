@@ -44,19 +44,6 @@ static brim_folder *follow(brim_this_host *l, const char *dir)
   return folder;
 }
 
-static void drop_unused_folders(brim_this_host *l)
-{
-  size_t kept = 0;
-  for (size_t i = 0; i < l->folders; i++) {
-    if (l->is_used[i])
-      l->folder[kept++] = l->folder[i];
-    else
-      brim_folder_drop(l->folder[i]);
-  }
-  l->folders = kept;
-  for (size_t i = 0; i < kept; i++) l->is_used[i] = false;
-}
-
 /* ---- runs that are remembered ---- */
 
 static void forget(brim_this_host *l, size_t index)
@@ -349,7 +336,15 @@ void brim_looking_runs(brim_looking *k)
     if (k->l->live[i].trust == BRIM_LIVE_GOOD) add_live(k, &k->l->live[i]);
   search_once(k);
   add_ended(k);
-  drop_unused_folders(k->l);
+  size_t kept = 0;
+  for (size_t i = 0; i < k->l->folders; i++) {
+    if (k->l->is_used[i])
+      k->l->folder[kept++] = k->l->folder[i];
+    else
+      brim_folder_drop(k->l->folder[i]);
+  }
+  k->l->folders = kept;
+  for (size_t i = 0; i < kept; i++) k->l->is_used[i] = false;
 }
 
 /* ---- names ---- */

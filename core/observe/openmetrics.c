@@ -127,38 +127,6 @@ static const struct {
 #undef AT
 };
 
-static void add_figures(const brim_openmetrics_run *run, size_t count, brim_text *out)
-{
-  for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++) {
-    bool has_family = false;
-    for (size_t i = 0; i < count; i++) {
-      const char *at = (const char *)&run[i];
-      const double value = *(const double *)(const void *)(at + figures[k].offset);
-      if (!isfinite(value)) continue;
-      if (!has_family)
-        brim_openmetrics_family(out, figures[k].name, figures[k].help, figures[k].is_counter ? NULL : "gauge");
-      has_family = true;
-      begin_run(out, figures[k].name, &run[i]);
-      if (figures[k].label)
-        brim_openmetrics_label(out, figures[k].label, *(const char *const *)(const void *)(at + figures[k].value));
-      brim_openmetrics_end(out, value);
-    }
-  }
-}
-
-static void add_phases(const brim_openmetrics_run *run, size_t count, const char *const *phases, size_t phase_count,
-                       brim_text *out)
-{
-  static const char name[] = "brim_run_phase";
-  brim_openmetrics_family(out, name, "1 for the state of the run, 0 for all other states", "gauge");
-  for (size_t i = 0; i < count; i++)
-    for (size_t k = 0; k < phase_count; k++) {
-      begin_run(out, name, &run[i]);
-      brim_openmetrics_label(out, "phase", phases[k]);
-      brim_openmetrics_end(out, strcmp(run[i].phase, phases[k]) == 0);
-    }
-}
-
 static void add_memory(const brim_openmetrics_run *run, size_t count, brim_text *out)
 {
   static const char name[] = "brim_plan_bytes";
@@ -196,8 +164,29 @@ void brim_openmetrics_runs(const brim_openmetrics_run *run, size_t count, const 
   if (count == 0) return;
   brim_openmetrics_family(out, "brim_run_info", "1 for each run; its labels describe it", "gauge");
   for (size_t i = 0; i < count; i++) add_info(out, "brim_run_info", &run[i]);
-  add_phases(run, count, phases, phase_count, out);
-  add_figures(run, count, out);
+  static const char name[] = "brim_run_phase";
+  brim_openmetrics_family(out, name, "1 for the state of the run, 0 for all other states", "gauge");
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < phase_count; k++) {
+      begin_run(out, name, &run[i]);
+      brim_openmetrics_label(out, "phase", phases[k]);
+      brim_openmetrics_end(out, strcmp(run[i].phase, phases[k]) == 0);
+    }
+  for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++) {
+    bool has_family = false;
+    for (size_t i = 0; i < count; i++) {
+      const char *at = (const char *)&run[i];
+      const double value = *(const double *)(const void *)(at + figures[k].offset);
+      if (!isfinite(value)) continue;
+      if (!has_family)
+        brim_openmetrics_family(out, figures[k].name, figures[k].help, figures[k].is_counter ? NULL : "gauge");
+      has_family = true;
+      begin_run(out, figures[k].name, &run[i]);
+      if (figures[k].label)
+        brim_openmetrics_label(out, figures[k].label, *(const char *const *)(const void *)(at + figures[k].value));
+      brim_openmetrics_end(out, value);
+    }
+  }
   add_memory(run, count, out);
   add_decisions(run, count, out);
 }

@@ -311,16 +311,6 @@ void brim_progress_init(brim_progress *p, int64_t start_step, int64_t line_every
   if (p->terminal && !quiet) brim_log_set_hook(around_message, p);
 }
 
-static void show(brim_progress *p, double now)
-{
-  const bool ends = p->last.step >= p->last.steps;
-  if (p->terminal) {
-    if (!p->drawn || ends || now - p->last_draw >= REDRAW_SECONDS) draw(p, now, "");
-  } else if (p->line_every > 0 && p->last.step != p->last_line && (ends || p->last.step % p->line_every == 0)) {
-    print_line(p, now);
-  }
-}
-
 void brim_progress_update(brim_progress *p, const brim_progress_state *state)
 {
   const double now = brim_now();
@@ -331,7 +321,14 @@ void brim_progress_update(brim_progress *p, const brim_progress_state *state)
     p->start_step = state->step;
     p->start = now;
   }
-  if (!p->quiet) show(p, now);
+  if (!p->quiet) {
+    const bool ends = p->last.step >= p->last.steps;
+    if (p->terminal) {
+      if (!p->drawn || ends || now - p->last_draw >= REDRAW_SECONDS) draw(p, now, "");
+    } else if (p->line_every > 0 && p->last.step != p->last_line && (ends || p->last.step % p->line_every == 0)) {
+      print_line(p, now);
+    }
+  }
   pthread_mutex_unlock(&p->lock);
 }
 

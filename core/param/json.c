@@ -68,15 +68,6 @@ static int32_t hex4(reader *r)
   return value;
 }
 
-static void add_character(brim_text *out, int32_t c)
-{
-  const int rest = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes after the first */
-  static const int first[] = {0, 0xC0, 0xE0, 0xF0};
-  char bytes[4] = {(char)(first[rest] | c >> (6 * rest))};
-  for (int i = 1; i <= rest; i++) bytes[i] = (char)(0x80 | (c >> (6 * (rest - i)) & 0x3F));
-  brim_text_add_n(out, bytes, (size_t)rest + 1);
-}
-
 /* Reads the character after \u; a surrogate pair is one character. */
 static brim_status read_unicode(reader *r, brim_text *out)
 {
@@ -90,7 +81,11 @@ static brim_status read_unicode(reader *r, brim_text *out)
   if (c < 0) return refuse(r, "\\u needs four hexadecimal digits");
   if (c == 0) return refuse(r, "a text must not contain \\u0000");
   if (c >= 0xD800 && c <= 0xDFFF) return refuse(r, "half of a surrogate pair without its other half");
-  add_character(out, c);
+  const int rest = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes after the first */
+  static const int first[] = {0, 0xC0, 0xE0, 0xF0};
+  char bytes[4] = {(char)(first[rest] | c >> (6 * rest))};
+  for (int i = 1; i <= rest; i++) bytes[i] = (char)(0x80 | (c >> (6 * (rest - i)) & 0x3F));
+  brim_text_add_n(out, bytes, (size_t)rest + 1);
   return BRIM_OK;
 }
 

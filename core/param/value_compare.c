@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-static bool same_list(const brim_list *a, const brim_list *b)
-{
-  if (a->count != b->count) return false;
-  for (size_t i = 0; i < a->count; i++)
-    if (a->item[i] != b->item[i]) return false;
-  return true;
-}
-
 static bool same_shares(const brim_shares *a, const brim_shares *b)
 {
   if (a->count != b->count) return false;
@@ -22,13 +14,6 @@ static bool same_shares(const brim_shares *a, const brim_shares *b)
   return true;
 }
 
-static bool same_names(const brim_names *a, const brim_names *b)
-{
-  bool same = a->count == b->count;
-  for (size_t i = 0; same && i < a->count; i++) same = strcmp(a->item[i], b->item[i]) == 0;
-  return same;
-}
-
 static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_value *b)
 {
   switch (type) {
@@ -38,12 +23,19 @@ static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_v
   case BRIM_F64:
   case BRIM_SECONDS:
     return a->number == b->number;
-  case BRIM_LIST:
-    return same_list(&a->list, &b->list);
+  case BRIM_LIST: {
+    if (a->list.count != b->list.count) return false;
+    for (size_t i = 0; i < a->list.count; i++)
+      if (a->list.item[i] != b->list.item[i]) return false;
+    return true;
+  }
   case BRIM_SHARES:
     return same_shares(&a->shares, &b->shares);
-  case BRIM_NAMES:
-    return same_names(&a->names, &b->names);
+  case BRIM_NAMES: {
+    bool same = a->names.count == b->names.count;
+    for (size_t i = 0; same && i < a->names.count; i++) same = strcmp(a->names.item[i], b->names.item[i]) == 0;
+    return same;
+  }
   case BRIM_BOOL:
     return a->flag == b->flag;
   case BRIM_ENUM:

@@ -103,6 +103,27 @@ brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted)
   return (brim_yaml *)node;
 }
 
+brim_yaml *brim_yaml_make_parent(brim_arena *arena, brim_yaml *root, const char *dotted, brim_yaml_origin origin)
+{
+  brim_yaml *node = root;
+  for (const char *dot; node && (dot = strchr(dotted, '.')); dotted = dot + 1) {
+    const char *name = brim_arena_string_n(arena, dotted, (size_t)(dot - dotted));
+    brim_yaml *child = brim_yaml_get(node, name);
+    if (!child || brim_yaml_is_null(child)) {
+      child = brim_yaml_map(arena, origin);
+      brim_yaml_set(arena, node, name, child);
+    }
+    node = child->kind == BRIM_YAML_MAP ? child : NULL;
+  }
+  return node;
+}
+
+const char *brim_yaml_leaf(const char *dotted)
+{
+  const char *dot = strrchr(dotted, '.');
+  return dot ? dot + 1 : dotted;
+}
+
 void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml *value)
 {
   for (size_t i = 0; i < map->count; i++) {

@@ -57,8 +57,12 @@ brim_yaml *brim_yaml_scalar(brim_arena *arena, const char *text, brim_yaml_origi
 brim_yaml *brim_yaml_map(brim_arena *arena, brim_yaml_origin origin);
 brim_yaml *brim_yaml_list(brim_arena *arena, brim_yaml_origin origin);
 void brim_yaml_append(brim_arena *arena, brim_yaml *list, brim_yaml *value);
-brim_yaml *brim_yaml_get(const brim_yaml *map, const char *key);                          /* NULL if absent */
-brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted);                 /* "a.b.0" */
+brim_yaml *brim_yaml_get(const brim_yaml *map, const char *key);          /* NULL if absent */
+brim_yaml *brim_yaml_get_path(const brim_yaml *root, const char *dotted); /* "a.b.0" */
+/* Returns the map below `root` that has the last name of a dotted path. Makes maps that are missing or null, with
+ * `origin`. NULL if a value is in the place of a map. */
+brim_yaml *brim_yaml_make_parent(brim_arena *arena, brim_yaml *root, const char *dotted, brim_yaml_origin origin);
+const char *brim_yaml_leaf(const char *dotted);                                           /* the last name of a path */
 void brim_yaml_set(brim_arena *arena, brim_yaml *map, const char *key, brim_yaml *value); /* adds or replaces */
 bool brim_yaml_remove(brim_yaml *map, const char *key);
 brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);

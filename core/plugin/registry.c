@@ -270,15 +270,6 @@ brim_status brim_registry_scan(brim_registry *registry, const char *folder)
   return BRIM_OK;
 }
 
-static void add_configs(brim_registry *r, const char *folder)
-{
-  if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
-    r->configs[r->configs_count++] = folder;
-  else
-    brim_log(BRIM_LOG_WARN, "ignoring configurations in %s: there are more than %d such folders", folder,
-             BRIM_REGISTRY_CONFIGS_MAX);
-}
-
 /* Adds a file, a folder of plugins, or a folder in the layout of an installation. */
 static brim_status add_path(brim_registry *r, const char *path)
 {
@@ -288,19 +279,14 @@ static brim_status add_path(brim_registry *r, const char *path)
   const char *plugins = brim_arena_printf(&r->arena, "%s%s%s", path, slash, BRIM_INSTALL_PLUGINS);
   const char *configs = brim_arena_printf(&r->arena, "%s%s%s", path, slash, BRIM_INSTALL_CONFIGS);
   if (!brim_is_folder(plugins)) return brim_registry_scan(r, path);
-  if (brim_is_folder(configs)) add_configs(r, configs);
-  return brim_registry_scan(r, plugins);
-}
-
-static void add_environment(brim_registry *r)
-{
-  const char *list = getenv("BRIM_PLUGIN_PATH");
-  while (list && *list) {
-    const size_t length = strcspn(list, ":");
-    if (length > 0 && add_path(r, brim_arena_string_n(&r->arena, list, length)) != BRIM_OK)
-      brim_log(BRIM_LOG_WARN, "BRIM_PLUGIN_PATH: %s", brim_error_text());
-    list += length + (list[length] == ':');
+  if (brim_is_folder(configs)) {
+    if (r->configs_count < BRIM_REGISTRY_CONFIGS_MAX)
+      r->configs[r->configs_count++] = configs;
+    else
+      brim_log(BRIM_LOG_WARN, "ignoring configurations in %s: there are more than %d such folders", configs,
+               BRIM_REGISTRY_CONFIGS_MAX);
   }
+  return brim_registry_scan(r, plugins);
 }
 
 brim_status brim_registry_open(const brim_plugin *const *own, const char *const *paths, size_t count,
@@ -313,7 +299,13 @@ brim_status brim_registry_open(const brim_plugin *const *own, const char *const 
       brim_registry_free(r);
       return BRIM_ELOAD;
     }
-  add_environment(r);
+  const char *list = getenv("BRIM_PLUGIN_PATH");
+  while (list && *list) {
+    const size_t length = strcspn(list, ":");
+    if (length > 0 && add_path(r, brim_arena_string_n(&r->arena, list, length)) != BRIM_OK)
+      brim_log(BRIM_LOG_WARN, "BRIM_PLUGIN_PATH: %s", brim_error_text());
+    list += length + (list[length] == ':');
+  }
   char installed[PATH_MAX];
   if (brim_install_dir(installed, sizeof installed, BRIM_INSTALL_PLUGINS) &&
       brim_registry_scan(r, installed) != BRIM_OK)

@@ -88,17 +88,6 @@ static void measure_participation(const brim_page_clients *c, double *figure)
   brim_tally_release(&times);
 }
 
-static void measure_clients(const brim_compared *run, double *figure)
-{
-  brim_comparison own = {0}; /* with an arena that ends with this run */
-  brim_page_run page = {.all = &own, .run = run};
-  const brim_page_clients *c = brim_page_read_clients(&page);
-  if (c->rounds) measure_participation(c, figure);
-  if (c->rounds) figure[BRIM_METHOD_COVERAGE] = c->coverage;
-  brim_page_release(&page);
-  brim_compare_release(&own);
-}
-
 static void measure(const brim_compared *run, double *figure)
 {
   const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN];
@@ -120,7 +109,13 @@ static void measure(const brim_compared *run, double *figure)
   figure[BRIM_METHOD_SELECTING] = sum_of(train, "selection_seconds");
   figure[BRIM_METHOD_CLIENT_VARIANCE] = run->summary.client_accuracy_variance;
   figure[BRIM_METHOD_CLIENT_GINI] = run->summary.client_accuracy_gini;
-  measure_clients(run, figure);
+  brim_comparison own = {0}; /* with an arena that ends with this run */
+  brim_page_run page = {.all = &own, .run = run};
+  const brim_page_clients *c = brim_page_read_clients(&page);
+  if (c->rounds) measure_participation(c, figure);
+  if (c->rounds) figure[BRIM_METHOD_COVERAGE] = c->coverage;
+  brim_page_release(&page);
+  brim_compare_release(&own);
 }
 
 /* ---- methods ---- */
@@ -337,14 +332,6 @@ brim_table brim_methods_table(brim_comparison *c, const brim_method *method, siz
   return table;
 }
 
-/* Quotes a name, because names may contain commas and quotes. */
-static void add_quoted(brim_text *out, const char *s)
-{
-  brim_text_add(out, "\"");
-  for (; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-  brim_text_add(out, "\"");
-}
-
 static void add_number(brim_text *out, double value)
 {
   brim_text_add(out, ",");
@@ -357,7 +344,7 @@ void brim_methods_csv(const brim_method *method, size_t count, brim_text *out)
   for (int k = 0; k < BRIM_METHOD_SCORE; k++) brim_text_printf(out, ",%s,%s_deviation", shown[k].key, shown[k].key);
   brim_text_printf(out, ",%s\n", shown[BRIM_METHOD_SCORE].key);
   for (size_t i = 0; i < count; i++) {
-    add_quoted(out, method[i].name);
+    brim_text_add_csv(out, method[i].name);
     brim_text_printf(out, ",%zu", method[i].runs);
     for (int k = 0; k < BRIM_METHOD_SCORE; k++) {
       add_number(out, method[i].of[k].mean);

@@ -117,8 +117,14 @@ static void add_shades(brim_text *out)
   }
 }
 
-static void add_style(brim_text *out)
+/* ---- the page ---- */
+
+static void begin(brim_text *out, const char *title)
 {
+  brim_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
+  brim_svg_escape(out, title);
+  brim_text_add(out, "</title>\n");
   brim_text_add(out, "<style>");
   brim_text_add(out, light);
   brim_text_add(out, rules);
@@ -136,17 +142,6 @@ static void add_style(brim_text *out)
   brim_text_add(out, narrow);
   brim_text_add(out, paper);
   brim_text_add(out, "</style>\n");
-}
-
-/* ---- the page ---- */
-
-static void begin(brim_text *out, const char *title)
-{
-  brim_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
-  brim_svg_escape(out, title);
-  brim_text_add(out, "</title>\n");
-  add_style(out);
 }
 
 static void begin_body(const brim_page_run *page, brim_text *out)

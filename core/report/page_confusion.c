@@ -21,16 +21,6 @@ static int shade_of(const brim_confusion *c, size_t label, size_t answer)
 
 /* ---- a table of numbers ---- */
 
-static void add_number(const brim_confusion *c, size_t label, size_t answer, brim_text *out)
-{
-  const int shade = shade_of(c, label, answer);
-  if (shade == 0)
-    brim_text_add(out, "<td></td>");
-  else
-    brim_text_printf(out, "<td class=\"%s%d\">%.0f</td>", label == answer ? "right" : "wrong", shade,
-                     c->count[label * c->classes + answer]);
-}
-
 static void add_name(const char *name, const char *scope, brim_text *out)
 {
   brim_text_printf(out, "<th scope=\"%s\"><span>", scope);
@@ -46,7 +36,14 @@ static void add_numbers(const brim_confusion *c, brim_text *out)
   for (size_t i = 0; i < c->classes; i++) {
     brim_text_add(out, "<tr>");
     add_name(c->name[i], "row", out);
-    for (size_t k = 0; k < c->classes; k++) add_number(c, i, k, out);
+    for (size_t k = 0; k < c->classes; k++) {
+      const int shade = shade_of(c, i, k);
+      if (shade == 0)
+        brim_text_add(out, "<td></td>");
+      else
+        brim_text_printf(out, "<td class=\"%s%d\">%.0f</td>", i == k ? "right" : "wrong", shade,
+                         c->count[i * c->classes + k]);
+    }
     brim_text_add(out, "</tr>\n");
   }
   brim_text_add(out, "</table></div>\n");
@@ -86,17 +83,6 @@ static void add_label(const char *name, double x, double y, const char *turn, br
   brim_text_add(out, name[n] ? "…</text>\n" : "</text>\n");
 }
 
-static void add_labels(const brim_confusion *c, double cell, double room, brim_text *out)
-{
-  char turn[96];
-  for (size_t i = 0; i < c->classes; i++) {
-    const double middle = room + cell * ((double)i + 0.5), base = middle + 0.32 * cell;
-    add_label(c->name[i], room - 4, base, " text-anchor=\"end\"", out);
-    snprintf(turn, sizeof turn, " transform=\"rotate(-90 %.1f %.1f)\"", base, room - 4);
-    add_label(c->name[i], base, room - 4, turn, out);
-  }
-}
-
 static void add_map(const brim_confusion *c, brim_text *out)
 {
   const double cell = c->classes <= 50 ? 14 : c->classes <= 100 ? 10 : 7;
@@ -108,7 +94,13 @@ static void add_map(const brim_confusion *c, brim_text *out)
                    "<div class=\"wide\"><svg class=\"map\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
                    "font-size=\"%.1f\" role=\"img\" aria-label=\"confusion matrix\">\n",
                    size, size, size, size, 0.9 * cell);
-  add_labels(c, cell, room, out);
+  char turn[96];
+  for (size_t i = 0; i < c->classes; i++) {
+    const double middle = room + cell * ((double)i + 0.5), base = middle + 0.32 * cell;
+    add_label(c->name[i], room - 4, base, " text-anchor=\"end\"", out);
+    snprintf(turn, sizeof turn, " transform=\"rotate(-90 %.1f %.1f)\"", base, room - 4);
+    add_label(c->name[i], base, room - 4, turn, out);
+  }
   brim_text_printf(out, "<g transform=\"translate(%.1f %.1f) scale(%.0f)\">\n", room, room, cell);
   brim_text_printf(out, "<path class=\"ground\" d=\"M0 0h%zuv%zuh-%zuz\"/>\n", c->classes, c->classes, c->classes);
   for (int shade = 1; shade <= BRIM_PAGE_SHADES; shade++) {

@@ -133,22 +133,6 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
 
 /* ---- the rest ---- */
 
-static void add_scores(const brim_page_run *page, const brim_names *names, brim_text *out)
-{
-  brim_arena *arena = &page->all->arena;
-  brim_table table = {.arena = arena, .columns = 1 + BRIM_PART_COUNT};
-  char text[64];
-  brim_table_add(&table, "");
-  for (int i = 0; i < BRIM_PART_COUNT; i++) brim_table_add(&table, brim_part_titles[i]);
-  for (size_t i = 0; i < names->count; i++) {
-    brim_table_add(&table, brim_figure_title(arena, names->name[i]));
-    for (int k = 0; k < BRIM_PART_COUNT; k++)
-      brim_table_add(&table, brim_figure_format(text, sizeof text, names->name[i],
-                                                score(page, (enum brim_part)k, names->name[i])));
-  }
-  brim_page_table(out, &table);
-}
-
 static void add_named(const char *value, const char *before, brim_text *out)
 {
   if (strcmp(value, "-") == 0) return;
@@ -216,6 +200,17 @@ void brim_page_results(const brim_page_run *page, brim_text *out)
   const brim_names names = scores_of(page);
   if (names.count == 0) return;
   brim_page_begin(out, "Results");
-  add_scores(page, &names, out);
+  brim_arena *arena = &page->all->arena;
+  brim_table table = {.arena = arena, .columns = 1 + BRIM_PART_COUNT};
+  char text[64];
+  brim_table_add(&table, "");
+  for (int i = 0; i < BRIM_PART_COUNT; i++) brim_table_add(&table, brim_part_titles[i]);
+  for (size_t i = 0; i < names.count; i++) {
+    brim_table_add(&table, brim_figure_title(arena, names.name[i]));
+    for (int k = 0; k < BRIM_PART_COUNT; k++)
+      brim_table_add(
+          &table, brim_figure_format(text, sizeof text, names.name[i], score(page, (enum brim_part)k, names.name[i])));
+  }
+  brim_page_table(out, &table);
   brim_page_end(out);
 }

@@ -303,18 +303,13 @@ static void add_zeros(const row *r, brim_text *out)
     brim_text_add(out, "<td></td>");
 }
 
-static void add_name(const row *r, brim_text *out)
+static void add_row(const table *t, const row *r, brim_text *out)
 {
   const double broken = r->last[0].broken + r->last[1].broken;
   brim_text_add(out, "<tr><th scope=\"row\">");
   brim_svg_escape(out, r->name);
   if (broken > 0) brim_text_printf(out, " <b class=\"failed\">%.15g not finite</b>", broken);
   brim_text_add(out, "</th>");
-}
-
-static void add_row(const table *t, const row *r, brim_text *out)
-{
-  add_name(r, out);
   add_picture(t, r, 0, out);
   add_number(out, r->last[0].count > 0 ? r->last[0].rms : NAN);
   add_picture(t, r, 1, out);

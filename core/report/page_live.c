@@ -77,13 +77,6 @@ void brim_page_head(const brim_page_run *page, brim_text *out)
                      ceil(page->live->every_seconds));
 }
 
-static void add_resume(const brim_page_run *page, brim_text *out)
-{
-  brim_text_printf(out, "<code>%s ", brim_run_resume_words(page->run->dir));
-  brim_svg_escape(out, BRIM_QUOTED(page->run->dir));
-  brim_text_add(out, "</code>");
-}
-
 void brim_page_age(const brim_page_run *page, brim_text *out)
 {
   char time[32], every[32];
@@ -91,7 +84,9 @@ void brim_page_age(const brim_page_run *page, brim_text *out)
     brim_text_add(out,
                   "<p class=\"notice bad\">The run stopped without recording its end: its process was killed or "
                   "crashed, or the machine stopped. It continues from its last checkpoint, to the same bits, with ");
-    add_resume(page, out);
+    brim_text_printf(out, "<code>%s ", brim_run_resume_words(page->run->dir));
+    brim_svg_escape(out, BRIM_QUOTED(page->run->dir));
+    brim_text_add(out, "</code>");
     brim_text_add(out, "</p>\n");
   }
   if (page->state != BRIM_PAGE_RUNNING || !page->live) return;

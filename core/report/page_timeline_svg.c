@@ -190,8 +190,12 @@ static void add_axis(const picture *pic, brim_text *out)
                      AXIS_Y, time + 11);
 }
 
-static void add_legend(const brim_page_run *page, brim_text *out)
+void brim_page_timeline_picture(const brim_page_run *page, brim_text *out)
 {
+  picture pic = {.page = page};
+  choose(&pic);
+  if (pic.count == 0) return;
+  place(&pic);
   bool repeats = false;
   for (size_t i = 0; i < page->process_count; i++) repeats = repeats || page->process[i].recoveries > 0;
   brim_text_add(out, "<p class=\"legend\"><span><i class=\"swatch t-work\"></i>at work</span>\n");
@@ -200,15 +204,6 @@ static void add_legend(const brim_page_run *page, brim_text *out)
   if (repeats) brim_text_add(out, "<span><i class=\"swatch t-redo\"></i>out of memory, until repeated</span>\n");
   brim_text_printf(out, "<span><i class=\"swatch t-dot\"></i>checkpoint, at its %s</span></p>\n",
                    brim_compare_step(page->all));
-}
-
-void brim_page_timeline_picture(const brim_page_run *page, brim_text *out)
-{
-  picture pic = {.page = page};
-  choose(&pic);
-  if (pic.count == 0) return;
-  place(&pic);
-  add_legend(page, out);
   brim_text_printf(out,
                    "<div class=\"wide\"><svg class=\"time\" viewBox=\"0 0 %d %d\" role=\"img\" "
                    "aria-label=\"events by time\">\n",

@@ -19,12 +19,6 @@
 
 /* ---- runs ---- */
 
-static void add_run(brim_comparison *c, brim_compared run)
-{
-  BRIM_ARENA_GROW(&c->arena, c->run, c->count, c->room);
-  c->run[c->count++] = run;
-}
-
 void brim_compare_summarize(brim_compared *run)
 {
   const brim_series *split = run->metrics.split, *train = &split[BRIM_PART_TRAIN];
@@ -57,7 +51,8 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch, &run.by_evaluation);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
     return brim_fail(BRIM_ECONFIG, "cannot compare more than %d runs", BRIM_COMPARE_RUNS_MAX);
-  add_run(c, run);
+  BRIM_ARENA_GROW(&c->arena, c->run, c->count, c->room);
+  c->run[c->count++] = run;
   return BRIM_OK;
 }
 
@@ -145,18 +140,6 @@ static bool are_unique(const brim_comparison *c, int parts)
 static bool is_numbered(const char *name)
 {
   return strspn(name, "0123456789") == strlen(name);
-}
-
-static void name_runs(brim_comparison *c)
-{
-  enum { PARTS_MAX = 4 };
-  int parts = 1;
-  while (parts < PARTS_MAX && !are_unique(c, parts)) parts++;
-  for (size_t i = 0; i < c->count; i++) {
-    const char *name = end_of_path(c->run[i].dir, parts);
-    if (is_numbered(name)) name = end_of_path(c->run[i].dir, parts + 1);
-    c->run[i].name = parts < PARTS_MAX ? name : c->run[i].dir;
-  }
 }
 
 /* ---- configurations ---- */
@@ -274,7 +257,14 @@ static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *
 void brim_compare_finish(brim_comparison *c)
 {
   names all = {0};
-  name_runs(c);
+  enum { PARTS_MAX = 4 };
+  int parts = 1;
+  while (parts < PARTS_MAX && !are_unique(c, parts)) parts++;
+  for (size_t i = 0; i < c->count; i++) {
+    const char *name = end_of_path(c->run[i].dir, parts);
+    if (is_numbered(name)) name = end_of_path(c->run[i].dir, parts + 1);
+    c->run[i].name = parts < PARTS_MAX ? name : c->run[i].dir;
+  }
   for (size_t i = 0; i < c->count; i++)
     if (c->run[i].config->kind == BRIM_YAML_MAP) collect_keys(c, c->run[i].config, "", 0, &all);
   c->key = BRIM_ARENA_NEW(&c->arena, const char *, all.count);

@@ -125,8 +125,12 @@ static brim_status no_room(const job *j)
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", j->parameter->value->name);
 }
 
-static brim_status hash_values(const reader *r, job *j, const void *values)
+static brim_status read_to(const reader *r, job *j, void *values)
 {
+  if (j->source == NONE)
+    brim_first_values(j->parameter, (uint64_t)r->setup->settings->seed, r->graph->real, values);
+  else
+    BRIM_TRY(brim_weights_read(r->weights.weights, j->source, values));
   const uint32_t dtype = r->graph->real;
   const size_t count = (size_t)brim_shape_count(&j->parameter->value->shape);
   float *narrow = NULL;
@@ -138,15 +142,6 @@ static brim_status hash_values(const reader *r, job *j, const void *values)
   hash_narrow(r, j, narrow ? narrow : values);
   free(narrow);
   return BRIM_OK;
-}
-
-static brim_status read_to(const reader *r, job *j, void *values)
-{
-  if (j->source == NONE)
-    brim_first_values(j->parameter, (uint64_t)r->setup->settings->seed, r->graph->real, values);
-  else
-    BRIM_TRY(brim_weights_read(r->weights.weights, j->source, values));
-  return hash_values(r, j, values);
 }
 
 static brim_status read_through_buffer(const reader *r, job *j)

@@ -72,23 +72,6 @@ static void print_devices(const brim_recording *r, brim_text *out)
   print_use(&r->host, "  ", out);
 }
 
-static void print_model(const brim_recording *r, const brim_yaml *config, brim_text *out)
-{
-  static const char *const basis[] = {"timed", "derived", "guessed"};
-  const brim_yaml *id = brim_yaml_get_path(config, "model.id");
-  const double time = seconds_of_sample(r);
-  brim_text_printf(out, "model:\n  id: %s\n", id && id->kind == BRIM_YAML_SCALAR ? id->scalar : "model");
-  if (time > 0) brim_text_printf(out, "  sample_time: %.9gs\n", time);
-  if (r->plans > 0) brim_text_add(out, "  peaks:\n");
-  for (size_t i = 0; i < r->plans; i++) {
-    brim_text_printf(out, "    - {micro_batch: %lld, bytes: %llu", (long long)r->plan[i].micro_batch,
-                     (unsigned long long)r->plan[i].bytes);
-    if (r->plan[i].time > 0)
-      brim_text_printf(out, ", time: %.17gs, basis: %s", r->plan[i].time, basis[r->plan[i].basis]);
-    brim_text_add(out, "}\n");
-  }
-}
-
 static void print_events(const brim_recording *r, brim_text *out)
 {
   if (r->failures > 0) brim_text_add(out, "failures:\n");
@@ -135,7 +118,19 @@ void brim_recording_print(const brim_recording *r, const brim_yaml *config, brim
 {
   print_head(r, out);
   print_devices(r, out);
-  print_model(r, config, out);
+  static const char *const basis[] = {"timed", "derived", "guessed"};
+  const brim_yaml *id = brim_yaml_get_path(config, "model.id");
+  const double time = seconds_of_sample(r);
+  brim_text_printf(out, "model:\n  id: %s\n", id && id->kind == BRIM_YAML_SCALAR ? id->scalar : "model");
+  if (time > 0) brim_text_printf(out, "  sample_time: %.9gs\n", time);
+  if (r->plans > 0) brim_text_add(out, "  peaks:\n");
+  for (size_t i = 0; i < r->plans; i++) {
+    brim_text_printf(out, "    - {micro_batch: %lld, bytes: %llu", (long long)r->plan[i].micro_batch,
+                     (unsigned long long)r->plan[i].bytes);
+    if (r->plan[i].time > 0)
+      brim_text_printf(out, ", time: %.17gs, basis: %s", r->plan[i].time, basis[r->plan[i].basis]);
+    brim_text_add(out, "}\n");
+  }
   print_events(r, out);
   print_settings(r, config, out);
 }

@@ -39,18 +39,6 @@ static void refuse_key(reader *r, const brim_scene_section *section, const char 
   if (best) brim_problem_hint(&r->problems, "did you mean '%s'?", path_of(r, section->path, best));
 }
 
-static void read_value(reader *r, const char *section, const brim_param *row, const brim_yaml *map, void *out)
-{
-  const brim_yaml *given = map ? brim_yaml_get(map, row->key) : NULL;
-  const brim_yaml *value = given ? given : brim_value_default(row, r->arena);
-  brim_text problem = {0};
-  if (!value)
-    brim_problem_at(&r->problems, &map->origin, "'%s' is missing", path_of(r, section, row->key));
-  else if (brim_value_parse(row, value, out, r->arena, &problem) != BRIM_OK)
-    brim_problem_at(&r->problems, &value->origin, "'%s' %s", path_of(r, section, row->key), brim_text_str(&problem));
-  brim_text_release(&problem);
-}
-
 /* Reads a map by the table of its section; NULL: all defaults. The caller reads its inner maps. */
 static void read_map(reader *r, const char *path, const brim_yaml *map, void *out)
 {
@@ -63,7 +51,16 @@ static void read_map(reader *r, const char *path, const brim_yaml *map, void *ou
   }
   for (size_t i = 0; map && i < map->count; i++)
     if (!brim_scene_is_key(section, map->key[i])) refuse_key(r, section, map->key[i], map->item[i]);
-  for (const brim_param *row = section->table; row->key; row++) read_value(r, path, row, map, out);
+  for (const brim_param *row = section->table; row->key; row++) {
+    const brim_yaml *given = map ? brim_yaml_get(map, row->key) : NULL;
+    const brim_yaml *value = given ? given : brim_value_default(row, r->arena);
+    brim_text problem = {0};
+    if (!value)
+      brim_problem_at(&r->problems, &map->origin, "'%s' is missing", path_of(r, path, row->key));
+    else if (brim_value_parse(row, value, out, r->arena, &problem) != BRIM_OK)
+      brim_problem_at(&r->problems, &value->origin, "'%s' %s", path_of(r, path, row->key), brim_text_str(&problem));
+    brim_text_release(&problem);
+  }
 }
 
 static const brim_yaml *map_below(const brim_yaml *map, const char *key)

@@ -153,14 +153,6 @@ static brim_status links_prepare(const char *folder, const brim_link_change *cha
   return BRIM_OK;
 }
 
-static void links_abandon(const char *folder, const brim_link_change *change)
-{
-  char path[BRIM_PATH_MAX];
-  for (int i = 0; i < BRIM_LINKS; i++)
-    if (change[i].step >= 0 && snprintf(path, sizeof path, "%s/%s", folder, change[i].aside) < BRIM_PATH_MAX)
-      unlink(path);
-}
-
 /* Replaces all links that can be replaced. Returns the last error, for example if a folder has the name of a link. */
 static brim_status links_commit(const char *folder, const brim_link_change *change)
 {
@@ -226,7 +218,10 @@ void brim_checkpoint_abandon(brim_checkpoint_attempt *a)
 {
   bool done = !a->published || rename(a->whole, a->aside) == 0;
   if (a->moved_old) done = rename(a->old, a->whole) == 0 && done;
-  links_abandon(a->folder, a->change);
+  char path[BRIM_PATH_MAX];
+  for (int i = 0; i < BRIM_LINKS; i++)
+    if (a->change[i].step >= 0 && snprintf(path, sizeof path, "%s/%s", a->folder, a->change[i].aside) < BRIM_PATH_MAX)
+      unlink(path);
   if (a->made_aside) done = brim_folder_remove(a->aside) && done;
   if (a->made_folder) done = rmdir(a->folder) == 0 && done;
   if (!done) brim_log(BRIM_LOG_DEBUG, "leftovers in '%s': %s", a->folder, strerror(errno));

@@ -60,27 +60,23 @@ static bool is_wanted(const char *name, const brim_safetensor *want, size_t coun
   return false;
 }
 
-static void list_unexpected(const brim_safetensors *file, const brim_safetensor *want, size_t count, const char *part,
-                            report *problems)
-{
-  brim_text line = {0};
-  for (size_t i = 0; i < brim_safetensors_count(file); i++) {
-    const brim_safetensor *have = brim_safetensors_at(file, i);
-    if (is_wanted(have->name, want, count)) continue;
-    brim_text_clear(&line);
-    brim_text_printf(&line, "'%.200s' ", have->name);
-    brim_safetensor_format(have, &line);
-    brim_text_add(&line, " is not in the model");
-    add_line(problems, part, brim_text_str(&line));
-  }
-  brim_text_release(&line);
-}
-
 static void compare(const brim_safetensors *file, const brim_safetensor *want, size_t count, const char *part,
                     report *problems)
 {
   const size_t there = compare_wanted(file, want, count, part, problems);
-  if (there < brim_safetensors_count(file)) list_unexpected(file, want, count, part, problems);
+  if (there < brim_safetensors_count(file)) {
+    brim_text line = {0};
+    for (size_t i = 0; i < brim_safetensors_count(file); i++) {
+      const brim_safetensor *have = brim_safetensors_at(file, i);
+      if (is_wanted(have->name, want, count)) continue;
+      brim_text_clear(&line);
+      brim_text_printf(&line, "'%.200s' ", have->name);
+      brim_safetensor_format(have, &line);
+      brim_text_add(&line, " is not in the model");
+      add_line(problems, part, brim_text_str(&line));
+    }
+    brim_text_release(&line);
+  }
 }
 
 /* An open part of a checkpoint, and the destination of its tensors. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #define REST_BYTES 512 /* bytes of the line reserved for the fields after a text */
@@ -113,13 +114,8 @@ void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value)
 
 void brim_jsonl_number(brim_jsonl *log, const char *key, double value)
 {
-  char text[32] = "null";
-  /* If a double has a decimal form of up to 15 digits, %.15g prints that form, without trailing zeros; any other double
-   * needs 16 or 17. */
-  for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
-  }
+  char room[BRIM_NUMBER_BYTES];
+  const char *text = isfinite(value) ? brim_format_number(room, value, false) : "null";
   put_key(log, key);
   put(log, text, strlen(text));
 }

@@ -229,14 +229,6 @@ long brim_run_lock_holder(int fd)
   return n > 0 ? strtol(text, NULL, 10) : 0;
 }
 
-static void sign_lock(int fd)
-{
-  char text[32];
-  const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-  if (pwrite(fd, text, (size_t)length, 0) != length || ftruncate(fd, length) != 0)
-    brim_log(BRIM_LOG_DEBUG, "cannot write this process's id to the run's lock: %s", strerror(errno));
-}
-
 bool brim_run_lock_take(int fd)
 {
   enum { TRIES = 10 };
@@ -269,7 +261,10 @@ brim_status brim_run_lock(const char *path, int *fd)
   if (lock < 0 && (errno == ENOENT || errno == ENOTDIR)) return brim_fail(BRIM_EINVAL, "no run folder '%s'", path);
   if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, brim_open_reason(errno));
   if (brim_run_lock_take(lock)) {
-    sign_lock(lock);
+    char text[32];
+    const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (pwrite(lock, text, (size_t)length, 0) != length || ftruncate(lock, length) != 0)
+      brim_log(BRIM_LOG_DEBUG, "cannot write this process's id to the run's lock: %s", strerror(errno));
     remove_asides(path);
     *fd = lock;
     return BRIM_OK;

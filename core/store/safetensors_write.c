@@ -135,13 +135,6 @@ static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t coun
   return BRIM_OK;
 }
 
-static brim_status finish(brim_status status, int fd, const char *path)
-{
-  if (status == BRIM_OK) return brim_file_finish(fd, path);
-  close(fd);
-  return status;
-}
-
 brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
                                         const char *const *metadata, const brim_safetensors_source *source,
                                         brim_file_digest *digest)
@@ -228,5 +221,7 @@ brim_status brim_safetensors_write_share(const char *path, const brim_safetensor
       status = put_share(fd, path, tensor, i, source, rank, ranks, at);
       at += tensor_bytes(&tensor[i]);
     }
-  return finish(status, fd, path);
+  if (status == BRIM_OK) return brim_file_finish(fd, path);
+  close(fd);
+  return status;
 }

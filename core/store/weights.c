@@ -25,14 +25,6 @@ static int compare_by_name(const void *a, const void *b)
   return strcmp(((const by_name *)a)->name, ((const by_name *)b)->name);
 }
 
-static by_name *sort_names(brim_weights *w)
-{
-  by_name *out = BRIM_ARENA_NEW(&w->arena, by_name, w->count + 1);
-  for (size_t i = 0; i < w->count; i++) out[i] = (by_name){w->parameter[i]->name, i};
-  if (w->count > 1) qsort(out, w->count, sizeof *out, compare_by_name);
-  return out;
-}
-
 static size_t find_parameter(const brim_weights *w, const by_name *names, const char *name)
 {
   const by_name key = {name, 0};
@@ -193,7 +185,9 @@ static brim_status match_all(brim_weights *w)
 {
   brim_weights_mismatches problems = {0};
   const size_t tensors = brim_weights_files_count(w->files);
-  const by_name *names = sort_names(w);
+  by_name *names = BRIM_ARENA_NEW(&w->arena, by_name, w->count + 1);
+  for (size_t i = 0; i < w->count; i++) names[i] = (by_name){w->parameter[i]->name, i};
+  if (w->count > 1) qsort(names, w->count, sizeof *names, compare_by_name);
   w->match = BRIM_ARENA_NEW(&w->arena, brim_weights_match, w->count + 1);
   w->twin = BRIM_ARENA_NEW(&w->arena, brim_weights_twin, tensors + 1);
   BRIM_TRY(keep_excepted(w));
@@ -202,21 +196,16 @@ static brim_status match_all(brim_weights *w)
   return brim_weights_mismatches_status(w, &problems);
 }
 
-static void copy_request(brim_weights *w, const brim_weights_request *r)
-{
-  w->request = *r;
-  w->request.path = brim_arena_string(&w->arena, r->path);
-  w->request.map = brim_arena_string(&w->arena, r->map);
-  w->request.except = brim_arena_string(&w->arena, r->except);
-}
-
 brim_status brim_weights_open(const brim_weights_request *request, const brim_tensor *const *parameter, size_t count,
                               brim_weights **out)
 {
   brim_weights *w = brim_xcalloc(1, sizeof *w);
   w->parameter = parameter;
   w->count = count;
-  copy_request(w, request);
+  w->request = *request;
+  w->request.path = brim_arena_string(&w->arena, request->path);
+  w->request.map = brim_arena_string(&w->arena, request->map);
+  w->request.except = brim_arena_string(&w->arena, request->except);
   brim_status status = brim_weights_files_open(w->request.path, &w->files);
   if (status == BRIM_OK) status = brim_weights_choose_map(w);
   if (status == BRIM_OK) status = match_all(w);

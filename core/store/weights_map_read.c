@@ -227,13 +227,6 @@ brim_status brim_weights_map_parse(brim_arena *arena, const char *text, size_t b
 
 /* ---- finding maps ---- */
 
-static brim_status read_file(brim_arena *arena, const char *path, const char *name, brim_weights_map *out)
-{
-  brim_yaml *root = NULL;
-  BRIM_TRY(brim_yaml_parse_file(arena, path, &root));
-  return finish_map(arena, root, name, out);
-}
-
 /* Lists the names of maps, sorted; a name that several folders have is listed several times. */
 static size_t list_names(brim_arena *arena, const brim_weights_search *search, const char ***out)
 {
@@ -268,7 +261,11 @@ brim_status brim_weights_map_read(brim_arena *arena, const brim_weights_search *
                                   brim_weights_map *out)
 {
   const char *path = brim_ends_with(name, SUFFIX) ? name : file_of(arena, search, name);
-  if (path) return read_file(arena, path, name, out);
+  if (path) {
+    brim_yaml *root = NULL;
+    BRIM_TRY(brim_yaml_parse_file(arena, path, &root));
+    return finish_map(arena, root, name, out);
+  }
   const char **known;
   const size_t count = list_names(arena, search, &known);
   brim_text text = {0};

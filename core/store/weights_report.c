@@ -146,15 +146,6 @@ static void advise(brim_weights *w, const brim_weights_mismatches *m, const size
              "names parameters that keep their initial values, and model.weights_map chooses a map of names");
 }
 
-static void add_head(const brim_weights *w, brim_text *out)
-{
-  brim_text_printf(out, "the weights in '%s' do not match the model", w->request.path);
-  if (w->map)
-    brim_text_printf(out, " (names mapped by %s%s)", w->map->name, w->is_recognised ? ", recognised" : "");
-  else
-    brim_text_add(out, " (names unchanged)");
-}
-
 brim_status brim_weights_mismatches_status(brim_weights *w, const brim_weights_mismatches *m)
 {
   static const char *const titles[] = {"missing: in the model, but not in the files",
@@ -164,7 +155,11 @@ brim_status brim_weights_mismatches_status(brim_weights *w, const brim_weights_m
   if (m->count == 0) return BRIM_OK;
   line *l = make_lines(w, m);
   for (size_t i = 0; i < m->count; i++) count[m->item[i].kind]++;
-  add_head(w, &text);
+  brim_text_printf(&text, "the weights in '%s' do not match the model", w->request.path);
+  if (w->map)
+    brim_text_printf(&text, " (names mapped by %s%s)", w->map->name, w->is_recognised ? ", recognised" : "");
+  else
+    brim_text_add(&text, " (names unchanged)");
   for (size_t i = 0, end; i < m->count; i = end) {
     for (end = i + 1; end < m->count && compare_kin(&l[i], &l[end]) == 0;) end++;
     if (i == 0 || l[i - 1].kind != l[i].kind) {

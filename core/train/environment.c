@@ -188,18 +188,6 @@ static void describe_host(json_t *o)
   set_line(o, "driver", "/proc/driver/nvidia/version", "Kernel Module");
 }
 
-static void describe_plan(json_t *o, const brim_drive *d, const brim_plan *plan)
-{
-  char device[80];
-  snprintf(device, sizeof device, "%s:%d", brim_setup_backend_id(d->setup), d->planner.device);
-  set_text(o, "device", device);
-  set_text(o, "device_name", d->planner.device_info.name);
-  json_object_set_new(o, "ranks", json_integer(d->setup->world.ranks > 0 ? d->setup->world.ranks : 1));
-  json_object_set_new(o, "steps", json_integer(d->order.steps));
-  json_object_set_new(o, "micro_batch", json_integer(d->choice.micro_batch));
-  json_object_set_new(o, "planned_peak_bytes", json_integer((json_int_t)plan->peak_bytes));
-}
-
 static brim_status append(const char *dir, const json_t *line)
 {
   char path[BRIM_PATH_MAX];
@@ -232,7 +220,14 @@ void brim_environment_write(const char *dir, const brim_drive *drive, const brim
   json_object_set_new(o, "variables", variables());
   set_repository(o);
   json_object_set_new(o, "libraries", libraries());
-  describe_plan(o, drive, plan);
+  char device[80];
+  snprintf(device, sizeof device, "%s:%d", brim_setup_backend_id(drive->setup), drive->planner.device);
+  set_text(o, "device", device);
+  set_text(o, "device_name", drive->planner.device_info.name);
+  json_object_set_new(o, "ranks", json_integer(drive->setup->world.ranks > 0 ? drive->setup->world.ranks : 1));
+  json_object_set_new(o, "steps", json_integer(drive->order.steps));
+  json_object_set_new(o, "micro_batch", json_integer(drive->choice.micro_batch));
+  json_object_set_new(o, "planned_peak_bytes", json_integer((json_int_t)plan->peak_bytes));
   if (append(dir, o) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   json_decref(o);
 }

@@ -17,15 +17,6 @@ void brim_participants_close(brim_participants *p)
   brim_text_release(&p->line);
 }
 
-static void add_loss(brim_text *line, const brim_client_result *c)
-{
-  const double loss = c->loss / c->counted; /* counted is 0 where no sample counts */
-  if (isfinite(loss))
-    brim_text_printf(line, "%.9g", loss);
-  else
-    brim_text_add(line, "null");
-}
-
 enum column { CLIENT, SAMPLES, LOSS, ARRIVED, MALICIOUS, VERSION, SECONDS, LEFT_OUT, COLUMNS };
 
 static bool is_shown(enum column k, const brim_round_result *r)
@@ -38,7 +29,13 @@ static void add_value(brim_text *line, enum column k, const brim_client_result *
   const bool diverged = !c->arrived && c->fate.outcome == BRIM_OUTCOME_ARRIVES;
   if (k == CLIENT) brim_text_int(line, c->client);
   if (k == SAMPLES) brim_text_int(line, c->samples);
-  if (k == LOSS) add_loss(line, c);
+  if (k == LOSS) {
+    const double loss = c->loss / c->counted; /* counted is 0 where no sample counts */
+    if (isfinite(loss))
+      brim_text_printf(line, "%.9g", loss);
+    else
+      brim_text_add(line, "null");
+  }
   if (k == ARRIVED) brim_text_add(line, c->arrived ? "true" : "false");
   if (k == MALICIOUS) brim_text_add(line, c->is_malicious ? "true" : "false");
   if (k == VERSION) brim_text_int(line, c->version);

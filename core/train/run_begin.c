@@ -170,15 +170,6 @@ static void describe_federation(const brim_setup *s, brim_text *out)
                    (long long)s->settings->clients_per_round);
 }
 
-static void describe_training(const brim_drive *d, brim_text *out)
-{
-  const long long samples = (long long)d->setup->data.count[BRIM_PART_TRAIN], steps = (long long)d->order.steps;
-  if (brim_setup_is_federated(d->setup))
-    describe_federation(d->setup, out);
-  else
-    brim_text_printf(out, "%lld sample%s, %lld step%s", samples, brim_plural(samples), steps, brim_plural(steps));
-}
-
 static void announce_world(const brim_running *r)
 {
   brim_text text = {0};
@@ -221,7 +212,11 @@ static void announce(const brim_running *r)
   const brim_drive *d = r->drive;
   const brim_plan *plan = brim_trainer_plan(r->trainer);
   brim_text text = {0};
-  describe_training(d, &text);
+  const long long samples = (long long)d->setup->data.count[BRIM_PART_TRAIN], steps = (long long)d->order.steps;
+  if (brim_setup_is_federated(d->setup))
+    describe_federation(d->setup, &text);
+  else
+    brim_text_printf(&text, "%lld sample%s, %lld step%s", samples, brim_plural(samples), steps, brim_plural(steps));
   brim_say("%s on %s: %s; %s, %s", brim_config_choice_of(r->config, "model")->plugin->id,
            brim_config_choice_of(r->config, "dataset")->name, brim_text_str(&text),
            brim_config_choice_of(r->config, "backend")->plugin->id, d->planner.device_info.name);

@@ -103,18 +103,6 @@ static brim_status score_batch(scorer *s, int64_t batch, size_t *first)
   return BRIM_OK;
 }
 
-static brim_status check_tokens(const scorer *s)
-{
-  const int64_t vocabulary = s->drive->setup->data.train.classes;
-  for (size_t i = 0; i < s->count; i++)
-    for (int64_t t = 0; t < s->passage[i].count; t++)
-      if (s->passage[i].tokens[t] < 0 || s->passage[i].tokens[t] >= vocabulary)
-        return brim_fail(BRIM_ECONFIG,
-                         "token %" PRId32 " of a text is outside the vocabulary: tokens are 0 to %" PRId64,
-                         s->passage[i].tokens[t], vocabulary - 1);
-  return BRIM_OK;
-}
-
 static brim_status open_model(scorer *s, const char *checkpoint)
 {
   const int64_t most = brim_drive_eval_batch(s->drive), good = BATCH_TOKENS / s->length;
@@ -140,7 +128,13 @@ static brim_status score(scorer *s, const char *checkpoint, const volatile int *
     return brim_fail(BRIM_ECONFIG, "the model classifies whole samples and gives texts no probability");
   s->length = data->train.sample.dim[0];
   s->has_documents = data->train.documents != 0;
-  BRIM_TRY(check_tokens(s));
+  const int64_t vocabulary = s->drive->setup->data.train.classes;
+  for (size_t i = 0; i < s->count; i++)
+    for (int64_t t = 0; t < s->passage[i].count; t++)
+      if (s->passage[i].tokens[t] < 0 || s->passage[i].tokens[t] >= vocabulary)
+        return brim_fail(BRIM_ECONFIG,
+                         "token %" PRId32 " of a text is outside the vocabulary: tokens are 0 to %" PRId64,
+                         s->passage[i].tokens[t], vocabulary - 1);
   BRIM_TRY(place_passages(s));
   if (s->rows == 0) return BRIM_OK;
   BRIM_TRY(open_model(s, checkpoint));

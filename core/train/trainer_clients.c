@@ -75,13 +75,6 @@ static brim_status open_pass(pass *p)
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the accuracy of each client");
 }
 
-static void close_pass(pass *p)
-{
-  free(p->right);
-  free(p->rank);
-  free(p->logits);
-}
-
 /* Whether the model's answer is the label. As in classification_metrics, the answer is the first of the largest
  * logits. */
 static bool is_right(const pass *p, int64_t i, int32_t label)
@@ -203,6 +196,8 @@ brim_status brim_trainer_evaluate_clients(brim_trainer *t, const volatile int *s
   status = brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum);
   if (status == BRIM_OK) status = share_bits(&p);
   if (status == BRIM_OK) status = count_clients(&p, out);
-  close_pass(&p);
+  free(p.right);
+  free(p.rank);
+  free(p.logits);
   return status;
 }

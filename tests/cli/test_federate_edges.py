@@ -194,7 +194,7 @@ class Edges(Ranks, DrawnCase):
                 (["federate.edges=2", "edge_network.latency_ms=[1,2]"],
                  "'edge_network.jitter_ms' has 0 values, and edge_network.latency_ms has 2"),
                 (["federate.edges=2", "aggregator=median"], "the server gets sums from the edges, and not each update"),
-                (["federate.edge_rounds=2"], "federate.edge_rounds=2 has no effect without edges"),
+                (["federate.edge_rounds=2"], "'federate.edge_rounds' has no effect without edges"),
                 (["federate.edges=2", "federate.edge_rounds=2", "federate.personal=ditto"],
                  "clients have no state between an edge's rounds"),
                 (["federate.edges=2", "federate.edge_rounds=2", "aggregator=fednova"],

@@ -73,7 +73,7 @@ class FedDyn(DrawnCase):
         for more, parts in ((["server_optimizer=adam"], ["'federate.local'", "not server_optimizer=adam", "argument"]),
                             (["server_optimizer.lr=0.5"], ["server_optimizer.lr=1", "with these values"]),
                             (["server_optimizer.momentum=0.9"], ["momentum=0"]),
-                            (["federate.mu=1"], ["federate.mu=1 has no effect with federate.local=feddyn", "fedprox"]),
+                            (["federate.mu=1"], ["'federate.mu' has no effect with federate.local=feddyn", "fedprox"]),
                             (["federate.compression=sign"], ["cannot be combined with federate.compression"]),
                             (["aggregator=median"], ["but aggregator=median compares", "aggregator=uniform"]),
                             (["aggregator=qfedavg"], ["but aggregator=qfedavg rescales", "aggregator=uniform"]),
@@ -84,7 +84,7 @@ class FedDyn(DrawnCase):
             self.assert_error(result, *parts)
             self.assertFalse((self.folder / "run").exists())
         self.assert_error(self.federate("run", *MODEL, "federate.alpha=1", status=USAGE),
-                          "federate.alpha=1 has no effect with federate.local=fedavg", "partition.alpha")
+                          "'federate.alpha' has no effect with federate.local=fedavg", "partition.alpha")
 
     def test_a_client_that_would_move_its_control_too_far_is_left_out(self):
         words = [*MODEL, "optimizer=sgd", "optimizer.momentum=0", "optimizer.lr=1e-6", "optimizer.weight_decay=1e5"]

@@ -93,7 +93,7 @@ class FineTuned(Ranks, FederationCase):
 
     def test_where_it_has_no_effect_it_is_refused(self):
         result = self.federate("run", *MLP, "federate.finetune_epochs=1", "federate.train=false", status=USAGE)
-        self.assert_error(result, "federate.finetune_epochs=1 has no effect", "federate.train=false")
+        self.assert_error(result, "'federate.finetune_epochs' has no effect", "federate.train=false")
         self.write_data(self.folder / "data", [[k / 9, k % 4] for k in range(20)])
         self.assert_error(self.federate("run", "dataset=csv", f"dataset.path={self.folder / 'data'}",
                                         "dataset.targets=[y]", "loss=mse", "model=mlp", "total_clients=2",

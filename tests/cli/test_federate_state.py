@@ -173,7 +173,7 @@ class State(DrawnCase):
         for more, parts in ((["optimizer=adamw"], ["'federate.local'", "optimizer=sgd", "not optimizer=adamw"]),
                             (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
                             ([*SGD, "federate.mu=1"],
-                             ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
+                             ["'federate.mu' has no effect with federate.local=scaffold", "scaffold_fedprox"]),
                             ([*SGD, "federate.compression=sign"],
                              ["cannot be combined with federate.compression", "argument"]),
                             ([*SGD, "aggregator=median"], ["but aggregator=median compares", "argument"]),

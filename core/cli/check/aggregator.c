@@ -147,19 +147,12 @@ static brim_status play_twice(brim_check *c, const brim_config_choice *choice, b
   return BRIM_OK;
 }
 
-static brim_status configure(brim_check *c, const char *further, brim_config **out)
-{
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "aggregator="];
-  const char *word[] = {own, "total_clients=100", "server_optimizer=sgd", "method=random", further};
-  snprintf(own, sizeof own, "aggregator=%s", c->plugin->id);
-  return brim_check_config(c, word, further ? 5 : 4, out);
-}
-
 static brim_status ask_all(brim_check *c, const char *further, bool *refused)
 {
   brim_config *config = NULL;
   brim_aggregation *a = NULL;
-  brim_status status = configure(c, further, &config);
+  static const char *const word[] = {"total_clients=100", "server_optimizer=sgd", "method=random", NULL};
+  brim_status status = brim_check_config(c, word, further, &config);
   *refused = status != BRIM_OK;
   if (status == BRIM_OK) status = brim_aggregation_open(brim_config_aggregator(config), &a);
   if (status == BRIM_OK) status = play_twice(c, brim_config_aggregator(config), a);
@@ -186,10 +179,4 @@ static enum brim_check_trial try_word(brim_check *c, const char *word)
   return BRIM_TRIAL_FAILED;
 }
 
-static enum brim_finding check_parameters(brim_check *c)
-{
-  return brim_check_parameters(c, "aggregator", try_word);
-}
-
-const brim_check_kind brim_aggregator_checks[] = {
-    {"rounds", check_rounds}, {"parameters", check_parameters, .needs_sound = true}, {NULL, NULL}};
+const brim_check_kind brim_aggregator_checks[] = {{"rounds", check_rounds}, BRIM_CHECK_PARAMETERS(try_word), {NULL}};

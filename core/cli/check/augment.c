@@ -20,14 +20,6 @@ static const brim_shape images[] = {{3, {1, 28, 28}}, {3, {3, 32, 32}}, {3, {3, 
 #define IMAGES (sizeof images / sizeof images[0])
 #define OTHERS (sizeof others / sizeof others[0])
 
-static brim_status configure(brim_check *c, const char *further, brim_config **out)
-{
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "augmentation=[]"];
-  const char *word[] = {own, "model=mlp", "dataset=synthetic", "policy=[]", further};
-  snprintf(own, sizeof own, "augmentation=[%s]", c->plugin->id);
-  return brim_check_config(c, word, further ? 5 : 4, out);
-}
-
 /* Memory with guards around it. */
 typedef struct guarded {
   uint8_t *at;
@@ -162,7 +154,8 @@ static brim_status try_all(brim_check *c, const char *further, bool *refused)
   char group[BRIM_PLUGIN_ID_MAX + sizeof "augmentation."];
   brim_config *config = NULL;
   const brim_augment_ops *ops = c->plugin->ops;
-  brim_status status = configure(c, further, &config);
+  static const char *const word[] = {"model=mlp", "dataset=synthetic", "policy=[]", NULL};
+  brim_status status = brim_check_config(c, word, further, &config);
   *refused = status != BRIM_OK;
   if (status != BRIM_OK) return status;
   snprintf(group, sizeof group, "augmentation.%s", c->plugin->id);
@@ -187,18 +180,8 @@ static enum brim_finding check_apply(brim_check *c)
 static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
   bool refused = false;
-  if (try_all(c, word, &refused) == BRIM_OK) return BRIM_TRIAL_DONE;
-  if (refused) return BRIM_TRIAL_REFUSED;
-  brim_check_error(c, word);
-  return BRIM_TRIAL_FAILED;
+  const brim_status status = try_all(c, word, &refused);
+  return brim_check_tried(c, word, status, refused);
 }
 
-static enum brim_finding check_parameters(brim_check *c)
-{
-  char prefix[BRIM_PLUGIN_ID_MAX + sizeof "augmentation."];
-  snprintf(prefix, sizeof prefix, "augmentation.%s", c->plugin->id);
-  return brim_check_parameters(c, prefix, try_word);
-}
-
-const brim_check_kind brim_augment_checks[] = {
-    {"apply", check_apply}, {"parameters", check_parameters, .needs_sound = true}, {NULL, NULL}};
+const brim_check_kind brim_augment_checks[] = {{"apply", check_apply}, BRIM_CHECK_PARAMETERS(try_word), {NULL}};

@@ -79,19 +79,11 @@ static void add_result(checking *c, enum brim_finding finding, const char *text)
   c->name = NULL;
 }
 
-static bool is_utf8(const char *text)
-{
-  const char *end = text + strlen(text);
-  while (text < end)
-    if (brim_utf8_next(&text, end) < 0) return false;
-  return true;
-}
-
 /* Makes text safe to print, because it comes from a process that may have been corrupted. */
 static char *clean(checking *c, const char *text)
 {
   char *copy = brim_arena_string(&c->arena, text);
-  const bool is_text = is_utf8(copy);
+  const bool is_text = brim_utf8_is_valid(copy);
   for (char *s = copy; *s; s++) {
     const unsigned char byte = (unsigned char)*s;
     if (byte == BRIM_CHECK_BREAK)
@@ -351,16 +343,6 @@ static const char *wrong_words(const checking *c)
   return wrong;
 }
 
-static void print_text(const char *text)
-{
-  for (const char *s = text; *s; s++)
-    if (*s == '\n')
-      fputs("\n             ", stdout);
-    else
-      putchar(*s);
-  putchar('\n');
-}
-
 static void print_words(const checking *c)
 {
   const int failed = count_of(c, BRIM_FOUND_FAILED), warnings = count_of(c, BRIM_FOUND_WARNING);
@@ -369,7 +351,12 @@ static void print_words(const checking *c)
     if (!plugin || strcmp(plugin, r->plugin) != 0) puts(r->plugin[0] ? r->plugin : c->file);
     plugin = r->plugin;
     printf("  %-8s %s: ", r->finding == BRIM_FOUND_FAILED ? "FAILED" : brim_finding_names[r->finding].shown, r->check);
-    print_text(r->text);
+    for (const char *s = r->text; *s; s++)
+      if (*s == '\n')
+        fputs("\n             ", stdout);
+      else
+        putchar(*s);
+    putchar('\n');
   }
   if (!c->loaded)
     puts("brim would not load it");

@@ -33,11 +33,19 @@ typedef struct brim_check {
   brim_text text;    /* description of the finding */
 } brim_check;
 
+enum brim_check_trial { BRIM_TRIAL_DONE, BRIM_TRIAL_REFUSED, BRIM_TRIAL_FAILED };
 typedef struct brim_check_kind {
-  const char *name; /* "on_oom" */
-  enum brim_finding (*run)(brim_check *c);
-  bool needs_sound; /* skipped for a plugin with a failed check */
+  const char *name;                        /* "on_oom" */
+  enum brim_finding (*run)(brim_check *c); /* NULL: brim_check_parameters */
+  bool needs_sound;                        /* skipped for a plugin with a failed check */
+  /* For brim_check_parameters: creates the plugin with one more word in its configuration, and calls it. REFUSED: the
+   * plugin rejected the word with an error message. Sets the text if it FAILED. */
+  enum brim_check_trial (*try)(brim_check *c, const char *word);
 } brim_check_kind;
+#define BRIM_CHECK_PARAMETERS(try)                                                                                     \
+  {                                                                                                                    \
+    "parameters", NULL, true, try                                                                                      \
+  }
 
 /* Each list ends with name NULL. If the first check of a plugin fails, its other checks are skipped. */
 extern const brim_check_kind brim_policy_checks[], brim_model_checks[], brim_dataset_checks[], brim_selector_checks[],
@@ -56,9 +64,9 @@ enum brim_finding brim_check_words(brim_check *c, const char *error, enum brim_f
 /* Reports the last error. refused: the check's configuration caused it, so the user's words may be the reason, as
  * above. */
 enum brim_finding brim_check_blame(brim_check *c, bool refused);
-/* Makes the configuration of a run that uses the plugin, from the given words followed by the user's. Free it with
- * brim_config_free. */
-brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out);
+/* Makes the configuration of a run that uses the plugin, from the given words (up to NULL), `further` (one more word,
+ * or NULL) and the user's words. Free it with brim_config_free. */
+brim_status brim_check_config(brim_check *c, const char *const *word, const char *further, brim_config **out);
 
 #define BRIM_CHECK_WARM_TIMES 20 /* repetitions before memory is measured */
 #define BRIM_CHECK_MANY_TIMES 300
@@ -72,12 +80,10 @@ enum brim_finding brim_check_untried(brim_check *c);
 /* Reports whether creating and destroying leaked memory, after BRIM_CHECK_MANY_TIMES repetitions since `before`. */
 enum brim_finding brim_check_created(brim_check *c, uint64_t before);
 
-enum brim_check_trial { BRIM_TRIAL_DONE, BRIM_TRIAL_REFUSED, BRIM_TRIAL_FAILED };
-/* Creates the plugin with one more word in its configuration, and calls it. REFUSED: the plugin rejected the word with
- * an error message. Sets the text if it FAILED. */
-typedef enum brim_check_trial (*brim_check_try_fn)(brim_check *c, const char *word);
-/* Tries each parameter of the plugin with the values at the ends of its range: "PREFIX.KEY=VALUE". */
-enum brim_finding brim_check_parameters(brim_check *c, const char *prefix, brim_check_try_fn try);
+/* Tries each parameter of the plugin with the values at the ends of its range. */
+enum brim_finding brim_check_parameters(brim_check *c, const brim_check_kind *kind);
+/* The result of a trial that ended with this status; `refused`: brim or the plugin rejected the configuration. */
+enum brim_check_trial brim_check_tried(brim_check *c, const char *word, brim_status status, bool refused);
 
 /* Returns ECONFIG, with a list of the plugins' files in a folder. */
 brim_status brim_check_fail_folder(const char *folder);

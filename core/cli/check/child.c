@@ -115,29 +115,15 @@ static enum brim_finding load(brim_check *c, const char *file, const brim_module
 
 static const brim_check_kind *checks_of(const brim_plugin *plugin)
 {
-  static const brim_check_kind none[] = {{NULL, NULL}};
-  switch (plugin->kind) {
-  case BRIM_POLICY:
-    return brim_policy_checks;
-  case BRIM_MODEL:
-    return brim_model_checks;
-  case BRIM_DATASET:
-    return brim_dataset_checks;
-  case BRIM_SELECTOR:
-    return brim_selector_checks;
-  case BRIM_AGGREGATOR:
-    return brim_aggregator_checks;
-  case BRIM_OPTIMIZER:
-    return brim_optimizer_checks;
-  case BRIM_SCHEDULE:
-    return brim_schedule_checks;
-  case BRIM_LOSS:
-    return brim_loss_checks;
-  case BRIM_AUGMENT:
-    return brim_augment_checks;
-  default: /* backends and communicators need devices and networks, so only their tables are checked */
-    return none;
-  }
+  /* Backends and communicators need devices and networks, so only their tables are checked. */
+  static const brim_check_kind none[] = {{NULL}};
+  static const brim_check_kind *const checks[] = {
+      [BRIM_POLICY] = brim_policy_checks,         [BRIM_MODEL] = brim_model_checks,
+      [BRIM_DATASET] = brim_dataset_checks,       [BRIM_SELECTOR] = brim_selector_checks,
+      [BRIM_AGGREGATOR] = brim_aggregator_checks, [BRIM_OPTIMIZER] = brim_optimizer_checks,
+      [BRIM_SCHEDULE] = brim_schedule_checks,     [BRIM_LOSS] = brim_loss_checks,
+      [BRIM_AUGMENT] = brim_augment_checks};
+  return plugin->kind < sizeof checks / sizeof checks[0] && checks[plugin->kind] ? checks[plugin->kind] : none;
 }
 
 /* Runs one check. After a failure or an abandoned thread this process may be corrupted, so another child continues. */
@@ -147,7 +133,8 @@ static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, i
   brim_text_clear(&c->text);
   const enum brim_finding finding = c->failed && kind->needs_sound
                                         ? brim_check_say(c, BRIM_FOUND_WARNING, "not tried: an earlier check failed")
-                                        : kind->run(c);
+                                    : kind->run ? kind->run(c)
+                                                : brim_check_parameters(c, kind);
   send_line(fd, brim_finding_names[finding].sent, brim_text_str(&c->text));
   if (finding == BRIM_FOUND_FAILED || brim_guard_any_lost()) _exit(0);
   return finding;

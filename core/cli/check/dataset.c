@@ -39,10 +39,8 @@ static void close_data(opened *o)
 
 static brim_status open_data(brim_check *c, opened *o)
 {
-  char dataset[128];
-  const char *word[] = {dataset, "model=mlp", "backend=reference", "policy=[]", "augment.flip=false"};
-  snprintf(dataset, sizeof dataset, "dataset=%s", c->plugin->id);
-  BRIM_TRY(brim_check_config(c, word, sizeof word / sizeof word[0], &o->config));
+  static const char *const word[] = {"model=mlp", "backend=reference", "policy=[]", "augment.flip=false", NULL};
+  BRIM_TRY(brim_check_config(c, word, NULL, &o->config));
   o->choice = brim_config_choice_of(o->config, "dataset");
   o->self = NULL;
   if (!o->choice->plugin->create)
@@ -70,17 +68,6 @@ static const brim_dataset_info *info_of(const opened *o, size_t split)
 
 /* ---- opening ---- */
 
-static void say_splits(brim_check *c, const opened *o)
-{
-  const brim_dataset_info *train = &o->data.train;
-  brim_check_say(c, BRIM_FOUND_OK, "samples of [");
-  for (int32_t i = 0; i < train->sample.rank; i++)
-    brim_text_printf(&c->text, "%s%" PRId64, i ? "," : "", train->sample.dim[i]);
-  brim_text_add(&c->text, "]");
-  for (size_t i = 0; i < 3; i++)
-    if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
-}
-
 /* Decides whether the dataset lacks files or parameters, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
@@ -105,7 +92,13 @@ static enum brim_finding check_open(brim_check *c)
   const brim_status status = open_data(c, &o);
   if (status != BRIM_OK) return fail_open(c, &o, status);
   enum brim_finding finding = BRIM_FOUND_OK;
-  say_splits(c, &o);
+  const brim_dataset_info *train = &o.data.train;
+  brim_check_say(c, BRIM_FOUND_OK, "samples of [");
+  for (int32_t i = 0; i < train->sample.rank; i++)
+    brim_text_printf(&c->text, "%s%" PRId64, i ? "," : "", train->sample.dim[i]);
+  brim_text_add(&c->text, "]");
+  for (size_t i = 0; i < 3; i++)
+    if (info_of(&o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(&o, i)->count, splits[i]);
   if (o.data.ops->open(o.self, "no_such_split") == BRIM_OK ||
       o.data.ops->describe(o.self, "no_such_split", &info) == BRIM_OK)
     finding =

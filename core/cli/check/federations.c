@@ -123,19 +123,6 @@ void brim_made_federation_copy(brim_made_federation *to, const brim_made_federat
 
 /* ---- making ---- */
 
-static void set_sizes(brim_made_federation *f, int64_t clients)
-{
-  int64_t count = clients > 0 ? clients : 2 + (int64_t)(draw(f, COUNT, 0, 0) * 200);
-  if (f->number == ONE_CLIENT) count = 1;
-  f->clients.size = sizeof f->clients;
-  f->clients.count = count;
-  f->clients.classes = f->number == NO_CLASSES ? 0 : 2 + (int64_t)(draw(f, CLASSES, 0, 0) * 30);
-  f->most = clients > 0 ? clients / 100 : 1 + (int64_t)(draw(f, MOST, 0, 0) * 20);
-  if (f->number == ALL_WANTED || f->most > count) f->most = count;
-  f->there = f->number == GAPS ? 0.3 : f->number < BRIM_FEDERATION_EDGES || f->number % 2 == 0 ? 1 : 0.7;
-  f->has_world = f->number != NOTHING_KNOWN && f->number % 3 != 0;
-}
-
 static brim_status make_parts(brim_made_federation *f)
 {
   const int64_t count = f->clients.count, classes = f->needs & BRIM_NEED_LABELS ? f->clients.classes : 0;
@@ -200,7 +187,15 @@ brim_status brim_made_federation_open(brim_made_federation *f, uint64_t number, 
                                       bool is_old)
 {
   *f = (brim_made_federation){.number = number, .needs = needs};
-  set_sizes(f, clients);
+  int64_t count = clients > 0 ? clients : 2 + (int64_t)(draw(f, COUNT, 0, 0) * 200);
+  if (f->number == ONE_CLIENT) count = 1;
+  f->clients.size = sizeof f->clients;
+  f->clients.count = count;
+  f->clients.classes = f->number == NO_CLASSES ? 0 : 2 + (int64_t)(draw(f, CLASSES, 0, 0) * 30);
+  f->most = clients > 0 ? clients / 100 : 1 + (int64_t)(draw(f, MOST, 0, 0) * 20);
+  if (f->number == ALL_WANTED || f->most > count) f->most = count;
+  f->there = f->number == GAPS ? 0.3 : f->number < BRIM_FEDERATION_EDGES || f->number % 2 == 0 ? 1 : 0.7;
+  f->has_world = f->number != NOTHING_KNOWN && f->number % 3 != 0;
   BRIM_TRY(make_parts(f));
   for (int64_t k = 0; k < f->clients.count; k++) set_client(f, k, is_old);
   return BRIM_OK;

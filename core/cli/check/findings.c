@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/check/check.h"
+#include "config/compose.h"
 
 #define FILES_MAX 16     /* most files that are listed */
 #define LOOKED_MAX 20000 /* limit for files of a folder that are inspected */
@@ -56,15 +57,23 @@ enum brim_finding brim_check_blame(brim_check *c, bool refused)
   return refused ? brim_check_words(c, brim_error_text(), finding) : finding;
 }
 
-static brim_status configure(const brim_check *c, const char *const *word, size_t count, size_t words,
+/* Uses the first `words` of the user's words. */
+static brim_status configure(const brim_check *c, const char *const *word, const char *further, size_t words,
                              brim_config **out)
 {
   brim_arena arena = {0};
-  const size_t n = count + words;
-  const char **all = BRIM_ARENA_NEW(&arena, const char *, n + 1);
-  int *number = BRIM_ARENA_NEW(&arena, int, n + 1);
-  for (size_t i = 0; i < n; i++) all[i] = i < count ? word[i] : c->word[i - count];
-  for (size_t i = 0; i < n; i++) number[i] = (int)(i < count ? 0 : i - count + 2); /* after the file */
+  const char *group = brim_config_group_of(c->plugin->kind);
+  size_t n = 0, given = 0;
+  while (word[given]) given++;
+  const char **all = BRIM_ARENA_NEW(&arena, const char *, given + words + 2);
+  int *number = BRIM_ARENA_NEW(&arena, int, given + words + 2);
+  all[n++] = brim_arena_printf(&arena, brim_compose_is_list(group) ? "%s=[%s]" : "%s=%s", group, c->plugin->id);
+  for (size_t i = 0; i < given; i++) all[n++] = word[i];
+  if (further) all[n++] = further;
+  for (size_t i = 0; i < words; i++) {
+    number[n] = (int)i + 2; /* after the file */
+    all[n++] = c->word[i];
+  }
   const brim_status status = brim_cli_config(c->cli, NULL, all, number, n, out);
   brim_arena_release(&arena);
   return status;
@@ -72,23 +81,23 @@ static brim_status configure(const brim_check *c, const char *const *word, size_
 
 /* After a configuration with the user's words failed: whether the error names one of these words, or disappears without
  * them. */
-static bool blames_words(const brim_check *c, const char *const *word, size_t count)
+static bool blames_words(const brim_check *c, const char *const *word, const char *further)
 {
   brim_error error;
   brim_config *config = NULL;
   if (c->words == 0) return false;
   if (strstr(brim_error_text(), "command line, argument ")) return true;
   brim_error_take(&error);
-  const brim_status without = configure(c, word, count, 0, &config);
+  const brim_status without = configure(c, word, further, 0, &config);
   brim_config_free(config);
   brim_error_put(&error);
   return without == BRIM_OK;
 }
 
-brim_status brim_check_config(brim_check *c, const char *const *word, size_t count, brim_config **out)
+brim_status brim_check_config(brim_check *c, const char *const *word, const char *further, brim_config **out)
 {
-  const brim_status status = configure(c, word, count, c->words, out);
-  c->blames_words = status == BRIM_ECONFIG && blames_words(c, word, count);
+  const brim_status status = configure(c, word, further, c->words, out);
+  c->blames_words = status == BRIM_ECONFIG && blames_words(c, word, further);
   return status;
 }
 

@@ -35,15 +35,6 @@ static const struct {
              {"real numbers", "dataset.task=values", "model=mlp", BRIM_TASK_VALUES, false}};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-static brim_status configure(brim_check *c, size_t kind, const char *further, brim_config **out)
-{
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "loss="];
-  const char *word[] = {
-      own, kinds[kind].word, kinds[kind].model, "dataset=synthetic", "policy=[]", "backend=reference", further};
-  snprintf(own, sizeof own, "loss=%s", c->plugin->id);
-  return brim_check_config(c, word, further ? 7 : 6, out);
-}
-
 /* ---- a graph whose outputs are parameters ---- */
 
 static brim_status build_outputs(const void *self, brim_graph *g)
@@ -94,12 +85,6 @@ static brim_status open_trial(const brim_check *c, const brim_drive *drive, size
   BRIM_TRY(brim_exec_open(t->plan, 0, &t->exec));
   t->train = &t->plan->program[0];
   return BRIM_OK;
-}
-
-static void close_trial(trial *t)
-{
-  brim_exec_close(t->exec);
-  brim_plan_free(t->plan);
 }
 
 static double drawn(uint32_t draw, uint32_t i)
@@ -202,7 +187,8 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
                          kinds[kind].name, (long long)batches[b], (long long)batches[b - 1]);
     if (status == BRIM_OK) nodes = t.train->graph->node_count;
     if (status == BRIM_OK && measured) status = measure(&t);
-    close_trial(&t);
+    brim_exec_close(t.exec);
+    brim_plan_free(t.plan);
     BRIM_TRY(status);
   }
   return BRIM_OK;
@@ -213,7 +199,9 @@ static brim_status try_kind(brim_check *c, size_t kind, const char *further, boo
 {
   brim_config *config = NULL;
   brim_drive *drive = NULL;
-  brim_status status = configure(c, kind, further, &config);
+  const char *word[] = {kinds[kind].word, kinds[kind].model,   "dataset=synthetic",
+                        "policy=[]",      "backend=reference", NULL};
+  brim_status status = brim_check_config(c, word, further, &config);
   if (status == BRIM_OK) status = brim_drive_open(config, &(brim_setup_options){0}, &drive);
   *refused = status != BRIM_OK;
   if (status == BRIM_OK) status = try_batches(c, drive, kind, measured);
@@ -258,20 +246,12 @@ static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
   for (size_t kind = 0; kind < KINDS; kind++) {
     bool refused = false;
-    if (!takes(c, kind) || try_kind(c, kind, word, false, &refused) == BRIM_OK) continue;
-    if (refused) return BRIM_TRIAL_REFUSED;
-    brim_check_error(c, word);
-    return BRIM_TRIAL_FAILED;
+    if (!takes(c, kind)) continue;
+    const brim_status status = try_kind(c, kind, word, false, &refused);
+    if (status != BRIM_OK) return brim_check_tried(c, word, status, refused);
   }
   return BRIM_TRIAL_DONE;
 }
 
-static enum brim_finding check_parameters(brim_check *c)
-{
-  return brim_check_parameters(c, "loss", try_word);
-}
-
-const brim_check_kind brim_loss_checks[] = {{"build", check_build},
-                                            {"gradient", check_gradient},
-                                            {"parameters", check_parameters, .needs_sound = true},
-                                            {NULL, NULL}};
+const brim_check_kind brim_loss_checks[] = {
+    {"build", check_build}, {"gradient", check_gradient}, BRIM_CHECK_PARAMETERS(try_word), {NULL}};

@@ -7,8 +7,6 @@
 #include "config/compose.h"
 #include "drive/drive.h"
 
-#define WORDS_MAX 12
-
 /* The data on which to train; `backbone`: for a model that wraps another. */
 static const struct {
   const char *name, *task, *shape, *loss, *backbone;
@@ -47,24 +45,14 @@ static brim_status plan_once(const brim_config *config, outline *out)
 /* Plans twice, as resumed runs do. *same: both plans are equal. */
 static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
 {
-  const bool wraps = brim_is_wrapper(c->plugin);
-  char model[128], size[64];
+  char size[64];
   outline again = {0};
   brim_config *config = NULL;
-  const char *word[WORDS_MAX] = {model,
-                                 "dataset=synthetic",
-                                 "backend=reference",
-                                 "policy=[]",
-                                 samples[i].task,
-                                 samples[i].shape,
-                                 samples[i].loss,
-                                 "augment.flip=false",
-                                 size,
-                                 "training.num_workers=0",
-                                 samples[i].backbone};
-  snprintf(model, sizeof model, "model=%s", c->plugin->id);
+  const char *word[] = {
+      "dataset=synthetic", "backend=reference",  "policy=[]", samples[i].task,          samples[i].shape,
+      samples[i].loss,     "augment.flip=false", size,        "training.num_workers=0", NULL};
   snprintf(size, sizeof size, "training.batch_size=%lld", (long long)batch);
-  BRIM_TRY(brim_check_config(c, word, wraps ? 11 : 10, &config));
+  BRIM_TRY(brim_check_config(c, word, brim_is_wrapper(c->plugin) ? samples[i].backbone : NULL, &config));
   brim_status status = plan_once(config, out);
   if (status == BRIM_OK) status = plan_once(config, &again);
   *same = out->peak_bytes == again.peak_bytes && out->nodes == again.nodes;
@@ -78,14 +66,6 @@ typedef struct tried {
   char reason[1024]; /* reason of the first refusal */
   bool differ;       /* other kinds were rejected for a different reason */
 } tried;
-
-static void add_refused(tried *t, const char *name)
-{
-  const char *text = brim_error_text();
-  if (t->refused.length == 0) snprintf(t->reason, sizeof t->reason, "%.*s", (int)sizeof t->reason - 1, text);
-  t->differ = t->differ || strncmp(t->reason, text, strlen(t->reason)) != 0;
-  brim_text_printf(&t->refused, "\n%s: %s", name, text);
-}
 
 /* Whether the model is at fault, independent of the kinds of samples that it accepts. */
 static bool is_own_fault(brim_status status)
@@ -108,7 +88,10 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
       return brim_check_say(c, BRIM_FOUND_FAILED, "%s: micro-batches of %lld cannot be planned: %s", samples[i].name,
                             (long long)batches[b], brim_error_text());
     if (status != BRIM_OK) {
-      add_refused(t, samples[i].name);
+      const char *text = brim_error_text();
+      if (t->refused.length == 0) snprintf(t->reason, sizeof t->reason, "%.*s", (int)sizeof t->reason - 1, text);
+      t->differ = t->differ || strncmp(t->reason, text, strlen(t->reason)) != 0;
+      brim_text_printf(&t->refused, "\n%s: %s", samples[i].name, text);
       return BRIM_FOUND_OK;
     }
     if (!same)

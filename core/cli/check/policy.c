@@ -61,10 +61,7 @@ static void free_asked(asked *a)
 /* Loads the configuration that uses the policy; `further`: one more word, or NULL. */
 static brim_status configure(brim_check *c, const char *further, asked *a)
 {
-  char own[BRIM_OPTION_BYTES];
-  const char *word[] = {own, further};
-  snprintf(own, sizeof own, "policy=[%s]", c->plugin->id);
-  return brim_check_config(c, word, further ? 2 : 1, &a->config);
+  return brim_check_config(c, &(const char *){NULL}, further, &a->config);
 }
 
 static brim_status open_asked(asked *a)
@@ -480,13 +477,6 @@ static enum brim_check_trial try_word(brim_check *c, const char *word)
   return status == BRIM_EPLUGIN ? BRIM_TRIAL_FAILED : is_made ? BRIM_TRIAL_DONE : BRIM_TRIAL_REFUSED;
 }
 
-static enum brim_finding check_parameters(brim_check *c)
-{
-  char prefix[BRIM_OPTION_BYTES];
-  snprintf(prefix, sizeof prefix, "policy.%s", c->plugin->id);
-  return brim_check_parameters(c, prefix, try_word);
-}
-
 const brim_check_kind brim_policy_checks[] = {{"create", check_create},
                                               {"choose_device", check_device},
                                               {"choose_plan", check_plan},
@@ -496,5 +486,5 @@ const brim_check_kind brim_policy_checks[] = {{"create", check_create},
                                               {"settles", check_settles},
                                               {"repeats", check_repeats, true},
                                               {"memory", check_leaks, true},
-                                              {"parameters", check_parameters, true},
-                                              {NULL, NULL}};
+                                              BRIM_CHECK_PARAMETERS(try_word),
+                                              {NULL}};

@@ -13,10 +13,8 @@ static const int64_t lengths[] = {1, 2, 7, 100, 10000};
 
 static brim_status configure(brim_check *c, const char *further, brim_config **out)
 {
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "schedule="];
-  const char *word[] = {own, "model=mlp", "dataset=synthetic", "policy=[]", further};
-  snprintf(own, sizeof own, "schedule=%s", c->plugin->id);
-  return brim_check_config(c, word, further ? 5 : 4, out);
+  static const char *const word[] = {"model=mlp", "dataset=synthetic", "policy=[]", NULL};
+  return brim_check_config(c, word, further, out);
 }
 
 /* Computes all steps twice, the second time from last to first, because a resumed run starts in the middle. */
@@ -74,16 +72,8 @@ static enum brim_finding check_factor(brim_check *c)
 static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
   bool refused = false;
-  if (ask_all(c, word, &refused) == BRIM_OK) return BRIM_TRIAL_DONE;
-  if (refused) return BRIM_TRIAL_REFUSED;
-  brim_check_error(c, word);
-  return BRIM_TRIAL_FAILED;
+  const brim_status status = ask_all(c, word, &refused);
+  return brim_check_tried(c, word, status, refused);
 }
 
-static enum brim_finding check_parameters(brim_check *c)
-{
-  return brim_check_parameters(c, "schedule", try_word);
-}
-
-const brim_check_kind brim_schedule_checks[] = {
-    {"factor", check_factor}, {"parameters", check_parameters, .needs_sound = true}, {NULL, NULL}};
+const brim_check_kind brim_schedule_checks[] = {{"factor", check_factor}, BRIM_CHECK_PARAMETERS(try_word), {NULL}};

@@ -36,10 +36,8 @@ typedef struct asked {
 
 static brim_status configure(brim_check *c, const char *further, asked *a)
 {
-  char own[BRIM_PLUGIN_ID_MAX + sizeof "method="];
-  const char *word[] = {own, "total_clients=100", "server_optimizer=sgd", further};
-  snprintf(own, sizeof own, "method=%s", c->plugin->id);
-  BRIM_TRY(brim_check_config(c, word, further ? 4 : 3, &a->config));
+  static const char *const word[] = {"total_clients=100", "server_optimizer=sgd", NULL};
+  BRIM_TRY(brim_check_config(c, word, further, &a->config));
   a->id = c->plugin->id;
   a->choice = brim_config_method(a->config);
   a->ops = c->plugin->ops;
@@ -414,17 +412,7 @@ static enum brim_check_trial try_word(brim_check *c, const char *word)
   return t.played > 0 ? BRIM_TRIAL_DONE : BRIM_TRIAL_REFUSED;
 }
 
-static enum brim_finding check_parameters(brim_check *c)
-{
-  return brim_check_parameters(c, "method", try_word);
-}
-
-const brim_check_kind brim_selector_checks[] = {{"create", check_create},
-                                                {"state", check_state},
-                                                {"select", check_select},
-                                                {"repeats", check_repeats},
-                                                {"resumes", check_resumes},
-                                                {"time", check_time},
-                                                {"memory", check_leaks, true},
-                                                {"parameters", check_parameters, true},
-                                                {NULL, NULL}};
+const brim_check_kind brim_selector_checks[] = {
+    {"create", check_create},      {"state", check_state},          {"select", check_select},
+    {"repeats", check_repeats},    {"resumes", check_resumes},      {"time", check_time},
+    {"memory", check_leaks, true}, BRIM_CHECK_PARAMETERS(try_word), {NULL}};

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "cli/check/check.h"
+#include "config/compose.h"
 
 #define VALUES_MAX 64 /* limit for values of one parameter */
 
@@ -70,9 +71,17 @@ typedef struct values {
   char refusal[256];  /* the first one */
 } values;
 
-static enum brim_finding try_value(brim_check *c, const char *word, brim_check_try_fn try, values *t)
+enum brim_check_trial brim_check_tried(brim_check *c, const char *word, brim_status status, bool refused)
 {
-  const enum brim_check_trial trial = try(c, word);
+  if (status == BRIM_OK) return BRIM_TRIAL_DONE;
+  if (refused) return BRIM_TRIAL_REFUSED;
+  brim_check_error(c, word);
+  return BRIM_TRIAL_FAILED;
+}
+
+static enum brim_finding try_value(brim_check *c, const char *word, const brim_check_kind *kind, values *t)
+{
+  const enum brim_check_trial trial = kind->try(c, word);
   if (trial == BRIM_TRIAL_FAILED) return BRIM_FOUND_FAILED;
   if (trial == BRIM_TRIAL_REFUSED && t->refused++ == 0)
     snprintf(t->refusal, sizeof t->refusal, "%.*s", (int)sizeof t->refusal - 1, word);
@@ -80,10 +89,13 @@ static enum brim_finding try_value(brim_check *c, const char *word, brim_check_t
   return BRIM_FOUND_OK;
 }
 
-enum brim_finding brim_check_parameters(brim_check *c, const char *prefix, brim_check_try_fn try)
+enum brim_finding brim_check_parameters(brim_check *c, const brim_check_kind *kind)
 {
   values t = {.tried = 0};
   brim_arena arena = {0};
+  const char *group = brim_config_group_of(c->plugin->kind);
+  const bool is_listed = brim_compose_is_list(group);
+  const char *prefix = brim_arena_printf(&arena, is_listed ? "%s.%s" : "%s", group, c->plugin->id);
   enum brim_finding finding = BRIM_FOUND_OK;
   for (const brim_param *row = c->plugin->params; row && row->key && finding == BRIM_FOUND_OK; row++) {
     const char *value[VALUES_MAX];
@@ -91,7 +103,7 @@ enum brim_finding brim_check_parameters(brim_check *c, const char *prefix, brim_
     const size_t count = list_values(row, &arena, value);
     for (size_t i = 0; i < count && finding == BRIM_FOUND_OK; i++) {
       const char *format = is_list && value[i][0] != '[' ? "%s.%s=[%s]" : "%s.%s=%s";
-      finding = try_value(c, brim_arena_printf(&arena, format, prefix, row->key, value[i]), try, &t);
+      finding = try_value(c, brim_arena_printf(&arena, format, prefix, row->key, value[i]), kind, &t);
     }
   }
   if (finding == BRIM_FOUND_OK && t.refused > 0)

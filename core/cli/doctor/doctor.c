@@ -104,13 +104,6 @@ static const brim_option options[] = {
     {NULL},
 };
 
-static void look_at_all(brim_doctor *d)
-{
-  brim_cli_hush(d->cli, true);
-  for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) checks[i](d);
-  brim_cli_hush(d->cli, false);
-}
-
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
   wishes wish = {0};
@@ -122,7 +115,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     status = brim_cli_whole_number("--job-seconds", wish.job_seconds, 0, JOB_SECONDS_MAX, &seconds);
   if (status == BRIM_OK) {
     d.job_seconds = (double)seconds;
-    look_at_all(&d);
+    brim_cli_hush(d.cli, true);
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) checks[i](&d);
+    brim_cli_hush(d.cli, false);
     if (wish.json)
       status = print_json(&d);
     else

@@ -30,6 +30,19 @@ static inline int64_t rows_of(const brim_tensor *t)
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
 }
 
+/* The weight decay of an update. */
+static inline double weight_decay(const brim_launch *launch)
+{
+  return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
+}
+
+/* The factor of an update's gradients, which is the last input, or 1. */
+static inline double gradient_factor(const brim_launch *launch)
+{
+  const brim_node *n = launch->node;
+  return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
+}
+
 /* Returns whether `value` replaces `best` in a search for the first greatest value. NaN is greater than every number,
  * so that it stays visible, and the first NaN stays. */
 static inline int is_greater(double value, double best)

@@ -4,18 +4,6 @@
 
 #include "reference.h"
 
-/* Returns the factor of the gradients, which is the last input, or 1. */
-static double gradient_factor(const brim_launch *launch)
-{
-  const brim_node *n = launch->node;
-  return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
-}
-
-static double weight_decay(const brim_launch *launch)
-{
-  return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
-}
-
 /* AdamW (Loshchilov, Hutter: Decoupled Weight Decay Regularization; ICLR 2019, algorithm 2):
  *
  *     p = p - lr * weight_decay * p

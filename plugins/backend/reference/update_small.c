@@ -4,17 +4,6 @@
 #include "brim/code8.h"
 #include "reference.h"
 
-static double gradient_factor(const brim_launch *launch)
-{
-  const brim_node *n = launch->node;
-  return n->attr.update.scaled ? ((const double *)launch->in[n->in_count - 1])[1] : 1;
-}
-
-static double weight_decay(const brim_launch *launch)
-{
-  return launch->node->attr.update.no_decay ? 0 : launch->step->weight_decay;
-}
-
 /* Lion (Chen et al.: Symbolic Discovery of Optimization Algorithms; NeurIPS 2023, program 1). sign(0) is 0:
  *
  *     p = p - lr * weight_decay * p - lr * sign(beta1 * m + (1 - beta1) * g)

@@ -158,14 +158,6 @@ static brim_status gather(mpi_sums *s, lane *l)
   return BRIM_OK;
 }
 
-static void add_up(mpi_sums *s, lane *l)
-{
-  size_t bytes;
-  char *own = piece_of(l, s->rank, &bytes);
-  for (int r = 0; r < s->ranks; r++) s->from[r] = r == s->rank ? own : l->scratch + (size_t)r * s->part_bytes;
-  mpi_sum(l->what.dtype, own, s->from, s->ranks, bytes / element_bytes(l->what.dtype));
-}
-
 static brim_status enter(mpi_sums *s, lane *l, enum phase phase)
 {
   l->phase = phase;
@@ -179,7 +171,12 @@ static brim_status advance(mpi_sums *s, lane *l)
     int is_done = 0;
     MPI_TRY(MPI_Testall(l->open, l->requests, &is_done, MPI_STATUSES_IGNORE), "cannot sum with the other ranks");
     if (!is_done) return BRIM_OK;
-    if (l->phase == SCATTER && is_sum(&l->what)) add_up(s, l);
+    if (l->phase == SCATTER && is_sum(&l->what)) {
+      size_t bytes;
+      char *own = piece_of(l, s->rank, &bytes);
+      for (int r = 0; r < s->ranks; r++) s->from[r] = r == s->rank ? own : l->scratch + (size_t)r * s->part_bytes;
+      mpi_sum(l->what.dtype, own, s->from, s->ranks, bytes / element_bytes(l->what.dtype));
+    }
     BRIM_TRY(enter(s, l, l->phase == SCATTER && l->what.kind != BRIM_REDUCE_SCATTER ? GATHER : DONE));
   }
   return BRIM_OK;

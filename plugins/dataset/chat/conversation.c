@@ -223,17 +223,6 @@ static brim_status read_tools(const chat_file *f, chat_conversation *c)
   return json_is_array(c->tools) ? BRIM_OK : fail_at(f, "\"tools\" is not a list");
 }
 
-static brim_status check_messages(const chat_file *f, const chat_conversation *c)
-{
-  const char *before = "";
-  bool answered = false;
-  for (size_t i = 0; i < json_array_size(c->messages); i++) {
-    BRIM_TRY(check_message(f, i + 1, json_array_get(c->messages, i), &before));
-    answered = answered || (i >= c->given && strcmp(before, "assistant") == 0);
-  }
-  return answered ? BRIM_OK : fail_at(f, "the %s has no answer", c->given > 0 ? "completion" : "conversation");
-}
-
 static brim_status read_row(const chat_file *f, chat_conversation *c)
 {
   brim_status status = BRIM_OK;
@@ -254,7 +243,13 @@ static brim_status read_row(const chat_file *f, chat_conversation *c)
   BRIM_TRY(status);
   if (!c->answer) {
     BRIM_TRY(read_tools(f, c));
-    return check_messages(f, c);
+    const char *before = "";
+    bool answered = false;
+    for (size_t i = 0; i < json_array_size(c->messages); i++) {
+      BRIM_TRY(check_message(f, i + 1, json_array_get(c->messages, i), &before));
+      answered = answered || (i >= c->given && strcmp(before, "assistant") == 0);
+    }
+    return answered ? BRIM_OK : fail_at(f, "the %s has no answer", c->given > 0 ? "completion" : "conversation");
   }
   json_decref(c->messages);
   c->messages = NULL;

@@ -28,14 +28,6 @@ typedef struct made {
   chat_facts facts;
 } made;
 
-static void made_free(made *m)
-{
-  free(m->token);
-  free(m->counts);
-  free(m->document);
-  free(m->length);
-}
-
 /* Makes room for `more` items. Returns false if there is no memory. */
 static bool reserve(void **items, size_t count, size_t more, size_t *room, size_t bytes)
 {
@@ -156,14 +148,6 @@ static int compare(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-static void measure(made *m)
-{
-  static const double share[] = {0, 0.5, 0.9, 0.99, 1};
-  qsort(m->length, m->lengths, sizeof *m->length, compare);
-  for (size_t i = 0; i < sizeof share / sizeof share[0]; i++)
-    m->facts.length[i] = m->length[(size_t)(share[i] * (double)(m->lengths - 1))];
-}
-
 /* Fails if conversations are too long and may be neither cut nor skipped. The message has the figures of the longest
  * one, which the user needs to choose a context. */
 static brim_status check(const chat_source *s, const made *m)
@@ -251,9 +235,17 @@ brim_status chat_make(chat_maker *maker, const chat_source *source, const chat_o
   made m = {.options = options};
   *out = (chat_set){0};
   brim_status status = read_files(maker, source, &m);
-  if (status == BRIM_OK && m.lengths > 0) measure(&m);
+  if (status == BRIM_OK && m.lengths > 0) {
+    static const double share[] = {0, 0.5, 0.9, 0.99, 1};
+    qsort(m.length, m.lengths, sizeof *m.length, compare);
+    for (size_t i = 0; i < sizeof share / sizeof share[0]; i++)
+      m.facts.length[i] = m.length[(size_t)(share[i] * (double)(m.lengths - 1))];
+  }
   if (status == BRIM_OK) status = check(source, &m);
   if (status == BRIM_OK) status = pack(&m, maker->vocabulary, out);
-  made_free(&m);
+  free(m.token);
+  free(m.counts);
+  free(m.document);
+  free(m.length);
   return status;
 }

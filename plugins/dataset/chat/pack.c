@@ -17,13 +17,6 @@ typedef struct rooms {
   uint64_t *bits[LEVELS];
 } rooms;
 
-static void rooms_free(rooms *r)
-{
-  for (int k = 0; k < LEVELS; k++) free(r->bits[k]);
-  free(r->head);
-  free(r->next);
-}
-
 static bool rooms_open(rooms *r, uint32_t context, uint32_t rows)
 {
   size_t words = (size_t)context + 1;
@@ -126,7 +119,9 @@ brim_status chat_pack(const uint32_t *places, uint32_t count, uint32_t context, 
     out->rows = apart ? count : fill(places, count, context, order, &r, row_of);
     list(out, count, order, row_of);
   }
-  rooms_free(&r);
+  for (int k = 0; k < LEVELS; k++) free(r.bits[k]);
+  free(r.head);
+  free(r.next);
   free(order);
   free(row_of);
   if (good) return BRIM_OK;

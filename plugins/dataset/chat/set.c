@@ -169,11 +169,6 @@ static int32_t token_at(const chat_set *s, uint64_t i)
   return (int32_t)((const uint32_t *)s->tokens)[i];
 }
 
-static bool counts_at(const chat_set *s, uint64_t i)
-{
-  return s->counts[i / 8] >> i % 8 & 1;
-}
-
 /* [any thread] Returns the number of tokens that a document takes in a row. Its last token is only predicted, so it
  * takes no place. */
 static int64_t places_of(const chat_set *set, int64_t document)
@@ -192,7 +187,7 @@ void chat_set_read(const chat_set *set, int64_t row, int32_t *tokens, int32_t *p
       const uint64_t next = start + (uint64_t)i + 1;
       tokens[at] = token_at(set, next - 1);
       if (places) places[at] = (int32_t)i;
-      labels[at] = counts_at(set, next) ? token_at(set, next) : BRIM_NO_TOKEN;
+      labels[at] = (set->counts[next / 8] >> next % 8 & 1) ? token_at(set, next) : BRIM_NO_TOKEN;
     }
   }
   for (; at < set->head->context; at++) {

@@ -94,11 +94,6 @@ static size_t same_bytes(const template_output *a, const template_output *b)
   return n;
 }
 
-static bool is_beginning(const template_output *part, const template_output *whole)
-{
-  return same_bytes(part, whole) == part->bytes;
-}
-
 static brim_status fail_rewritten(const finding *f, size_t message)
 {
   const brim_status status =
@@ -122,7 +117,7 @@ static brim_status find_start(const finding *f, size_t i, size_t *start)
   brim_status status = BRIM_OK;
   if (*start < before.bytes) {
     status = render(f, i, false, &plain);
-    if (status == BRIM_OK && !is_beginning(&plain, &f->whole)) status = fail_rewritten(f, i);
+    if (status == BRIM_OK && same_bytes(&plain, &f->whole) != plain.bytes) status = fail_rewritten(f, i);
   }
   template_output_free(&before);
   template_output_free(&plain);
@@ -333,16 +328,6 @@ static brim_status check_end(const chat_maker *m, const char *file, const chat_c
                                      "dataset.template sets another one");
 }
 
-static brim_status check_ends(const finding *f, const chat_tokens *t)
-{
-  size_t answers = 0;
-  for (size_t i = 0; i < f->messages; i++) answers += is_answer(json_array_get(f->c->messages, i));
-  const bool each = !template_has_generation(f->m->template) || f->m->range_count == answers;
-  for (size_t r = each ? 0 : f->m->range_count - 1; r < f->m->range_count; r++)
-    BRIM_TRY(check_end(f->m, f->file, f->c, t, &f->m->range[r]));
-  return BRIM_OK;
-}
-
 /* Marks the tokens that count, and drops those after the last one of them. */
 static brim_status finish(const chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *t)
 {
@@ -357,22 +342,23 @@ static brim_status finish(const chat_maker *m, const char *file, const chat_conv
   return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": no token of this row would be learnt", file, c->line);
 }
 
-static brim_status fail_no_template(const finding *f)
-{
-  char what[512];
-  snprintf(what, sizeof what, "'%.400s' has conversations", f->file);
-  return chat_model_fail_no_template(what);
-}
-
 static brim_status make_messages(finding *f, chat_tokens *out)
 {
   chat_maker *m = f->m;
-  if (!m->template) return fail_no_template(f);
+  if (!m->template) {
+    char what[512];
+    snprintf(what, sizeof what, "'%.400s' has conversations", f->file);
+    return chat_model_fail_no_template(what);
+  }
   BRIM_TRY(render(f, f->messages, false, &f->whole));
   BRIM_TRY(template_has_generation(m->template) ? find_by_marks(f) : find_by_rendering(f));
   BRIM_TRY(tokenizer_encoder_run(m->encoder, f->file, f->whole.text, f->whole.bytes, 0, take, out));
   BRIM_TRY(mark(m, f->file, f->whole.text, f->whole.bytes, 0, out));
-  BRIM_TRY(check_ends(f, out));
+  size_t answers = 0;
+  for (size_t i = 0; i < f->messages; i++) answers += is_answer(json_array_get(f->c->messages, i));
+  const bool each = !template_has_generation(f->m->template) || f->m->range_count == answers;
+  for (size_t r = each ? 0 : f->m->range_count - 1; r < f->m->range_count; r++)
+    BRIM_TRY(check_end(f->m, f->file, f->c, out, &f->m->range[r]));
   if (m->learn == CHAT_LEARN_ALL) BRIM_TRY(add_range(m, (chat_range){0, out->count}));
   return finish(m, f->file, f->c, out);
 }

@@ -185,18 +185,6 @@ brim_status csv_header_read(csv_reader *r, bool has_header, csv_header *out)
 
 /* ---- columns by name ---- */
 
-static brim_status fail_no_column(const csv_header *h, const char *file, brim_status status, const char *what,
-                                  const char *name)
-{
-  char list[LIST_BYTES];
-  size_t used = 0;
-  list[0] = '\0';
-  for (int32_t i = 0; i < h->columns && used + 8 < sizeof list; i++)
-    used += (size_t)snprintf(list + used, sizeof list - used, "%s%.60s", i ? ", " : "", h->name[i]);
-  brim_fail(status, "'%s' has no column '%.100s'%s\nits columns are %.1000s", file, name, what, list);
-  return h->columns > 1 ? status : brim_fail_add(status, "dataset.separator sets the separator of fields");
-}
-
 /* Returns the number of columns with this name, and the first of them in *out. */
 static int32_t count_columns(const csv_header *h, const char *name, int32_t *out)
 {
@@ -215,7 +203,15 @@ static brim_status find_column(const csv_header *h, const char *file, brim_statu
   *out = -1;
   const int32_t count = count_columns(h, name, out);
   if (count == 1) return BRIM_OK;
-  if (count == 0) return fail_no_column(h, file, status, what, name);
+  if (count == 0) {
+    char list[LIST_BYTES];
+    size_t used = 0;
+    list[0] = '\0';
+    for (int32_t i = 0; i < h->columns && used + 8 < sizeof list; i++)
+      used += (size_t)snprintf(list + used, sizeof list - used, "%s%.60s", i ? ", " : "", h->name[i]);
+    brim_fail(status, "'%s' has no column '%.100s'%s\nits columns are %.1000s", file, name, what, list);
+    return h->columns > 1 ? status : brim_fail_add(status, "dataset.separator sets the separator of fields");
+  }
   return brim_fail(BRIM_ELOAD, "'%s' has %d columns named '%.100s'", file, count, name);
 }
 

@@ -33,17 +33,6 @@ static int64_t horizon_of(const csv_params *p)
   return p->horizon >= 0 ? p->horizon : p->targets.count > 0 ? 1 : 0;
 }
 
-static brim_status check_params(const csv_params *p)
-{
-  if (p->group[0] && (p->horizon >= 0 || p->stride != 1))
-    return brim_fail(BRIM_ECONFIG, "dataset.%s is for windows over rows; with dataset.group a sample is a whole group",
-                     p->horizon >= 0 ? "horizon" : "stride");
-  if (p->sequence == 0 && !p->group[0] && (p->horizon > 0 || p->stride != 1))
-    return brim_fail(BRIM_ECONFIG, "dataset.%s is for windows over rows; dataset.sequence sets their length",
-                     p->horizon > 0 ? "horizon" : "stride");
-  return BRIM_OK;
-}
-
 /* If a window ends before the row of its answer, past targets are known and may be features. */
 static csv_wishes wishes_of(const csv_params *p)
 {
@@ -212,7 +201,13 @@ static void summarise(csv_set *s)
 brim_status csv_set_begin(const csv_params *params, csv_set *out)
 {
   *out = (csv_set){.params = params, .wishes = wishes_of(params)};
-  return check_params(params);
+  if (params->group[0] && (params->horizon >= 0 || params->stride != 1))
+    return brim_fail(BRIM_ECONFIG, "dataset.%s is for windows over rows; with dataset.group a sample is a whole group",
+                     params->horizon >= 0 ? "horizon" : "stride");
+  if (params->sequence == 0 && !params->group[0] && (params->horizon > 0 || params->stride != 1))
+    return brim_fail(BRIM_ECONFIG, "dataset.%s is for windows over rows; dataset.sequence sets their length",
+                     params->horizon > 0 ? "horizon" : "stride");
+  return BRIM_OK;
 }
 
 brim_status csv_set_open(const csv_params *params, csv_set *out)

@@ -73,7 +73,7 @@ static brim_status add_list(const flowers_params *p, pixels_set *set, enum pixel
   return status;
 }
 
-static brim_status add_classes(pixels_set *set, const mat_list *labels)
+static brim_status add_all(const flowers_params *p, pixels_set *set, const mat_list *labels)
 {
   int32_t classes = 0;
   char name[16];
@@ -83,12 +83,6 @@ static brim_status add_classes(pixels_set *set, const mat_list *labels)
     snprintf(name, sizeof name, "%d", i);
     BRIM_TRY(pixels_set_add_class(set, name));
   }
-  return BRIM_OK;
-}
-
-static brim_status add_all(const flowers_params *p, pixels_set *set, const mat_list *labels)
-{
-  BRIM_TRY(add_classes(set, labels));
   for (int i = 0; i < SETS; i++) {
     if (p->train >> i & 1) BRIM_TRY(add_list(p, set, PIXELS_TRAIN, set_names[i], labels));
     if (p->test >> i & 1) BRIM_TRY(add_list(p, set, PIXELS_TEST, set_names[i], labels));

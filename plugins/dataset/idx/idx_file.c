@@ -61,11 +61,6 @@ static brim_status reader_open(reader *r, int fd, const char *name)
   return BRIM_OK;
 }
 
-static void reader_close(reader *r)
-{
-  if (r->ready) inflateEnd(&r->stream);
-}
-
 /* Ensures that there is input. Sets *more to false at the end of the file. */
 static brim_status fill_input(reader *r, bool *more)
 {
@@ -258,7 +253,7 @@ static brim_status load(int fd, const char *name, bool whole, idx_file *out)
   if (status == BRIM_OK) status = read_header(r, out, &header_bytes);
   if (status == BRIM_OK && whole) status = read_values(r, out);
   if (status != BRIM_OK) idx_file_free(out);
-  reader_close(r);
+  if (r->ready) inflateEnd(&r->stream);
   free(r);
   return status;
 }

@@ -13,20 +13,15 @@
 #define HEAP_FACTOR 3   /* at most 3n pairs: n - 1 at first, and two more for each of at most n - 1 merges */
 #define SYMBOL_TOKENS 4 /* maximum tokens of a character: one for each byte */
 
-static void release_piece(encoder *e)
-{
-  free(e->token);
-  free(e->next);
-  free(e->last);
-  free(e->heap);
-}
-
 static brim_status reserve(encoder *e, size_t tokens)
 {
   if (tokens <= e->room) return BRIM_OK;
   size_t room = e->room ? e->room : 64;
   while (room < tokens) room *= 2;
-  release_piece(e);
+  free(e->token);
+  free(e->next);
+  free(e->last);
+  free(e->heap);
   e->token = brim_try_calloc(room, sizeof *e->token);
   e->next = brim_try_calloc(room, sizeof *e->next);
   e->last = brim_try_calloc(room, sizeof *e->last);

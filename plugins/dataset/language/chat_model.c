@@ -116,21 +116,18 @@ static brim_status read_template(const char *name, template **out)
   return status;
 }
 
-static brim_status open_chosen_template(const char *choice, template **out)
-{
-  const char *shipped = template_shipped(choice);
-  if (shipped) return template_read(choice, shipped, strlen(shipped), out);
-  BRIM_TRY(read_template(choice, out));
-  if (*out) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "cannot open dataset.template '%s': no such file\nthese come with brim: %s", choice,
-                   TEMPLATE_SHIPPED);
-}
-
 static brim_status open_template(const char *tokenizer_path, const char *choice, const json_t *config, template **out)
 {
   static const char *const files[] = {"chat_template.jinja", "chat_template.json"};
   char name[NAME_ROOM];
-  if (choice[0]) return open_chosen_template(choice, out);
+  if (choice[0]) {
+    const char *shipped = template_shipped(choice);
+    if (shipped) return template_read(choice, shipped, strlen(shipped), out);
+    BRIM_TRY(read_template(choice, out));
+    if (*out) return BRIM_OK;
+    return brim_fail(BRIM_ELOAD, "cannot open dataset.template '%s': no such file\nthese come with brim: %s", choice,
+                     TEMPLATE_SHIPPED);
+  }
   const json_t *inside = template_in(config);
   for (size_t i = 0; i < 2 && !*out && !tokenizer_is_in_gguf(tokenizer_path); i++) {
     BRIM_TRY(name_beside(tokenizer_path, files[i], name));

@@ -46,13 +46,6 @@ static slice strip(const decode_step *d, slice in)
   return in;
 }
 
-static brim_status add_spaces(const decode_step *d, slice in, buffer *out)
-{
-  const pattern space = {.literal = d->text};
-  encoder e = {.name = "the tokens"};
-  return pattern_replace(&e, &space, in, (slice){" ", 1}, out);
-}
-
 /* Runs a step that converts each text by itself. */
 static brim_status map_one(const decode_step *d, slice in, buffer *out)
 {
@@ -60,8 +53,11 @@ static brim_status map_one(const decode_step *d, slice in, buffer *out)
   switch (d->kind) {
   case DECODE_REPLACE:
     return replace(d, in, out);
-  case DECODE_METASPACE:
-    return add_spaces(d, in, out);
+  case DECODE_METASPACE: {
+    const pattern space = {.literal = d->text};
+    encoder e = {.name = "the tokens"};
+    return pattern_replace(&e, &space, in, (slice){" ", 1}, out);
+  }
   default:
     return buffer_add(out, stripped.text, stripped.bytes);
   }

@@ -383,21 +383,6 @@ brim_status read_added(reading *r, const json_t *list)
 
 /* ---- tables that depend on the vocabulary ---- */
 
-static void find_bytes(tokenizer *t)
-{
-  for (int byte = 0; byte < 256; byte++) {
-    char text[8];
-    const int32_t c = symbol_of_byte((unsigned char)byte);
-    size_t bytes = (size_t)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
-    if (t->byte_level) {
-      bytes = c < 0x80 ? 1 : 2;
-      text[0] = (char)(c < 0x80 ? c : 0xc0 | c >> 6);
-      text[1] = (char)(0x80 | (c & 63));
-    }
-    t->byte_token[byte] = tokenizer_id(t, text, bytes);
-  }
-}
-
 /* Finds all bytes that precede U+2581 in a token. */
 static void find_cuts(tokenizer *t)
 {
@@ -439,7 +424,17 @@ static brim_status make_pieces(tokenizer *t)
 brim_status read_finish(reading *r)
 {
   tokenizer *t = r->t;
-  find_bytes(t);
+  for (int byte = 0; byte < 256; byte++) {
+    char text[8];
+    const int32_t c = symbol_of_byte((unsigned char)byte);
+    size_t bytes = (size_t)snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+    if (t->byte_level) {
+      bytes = c < 0x80 ? 1 : 2;
+      text[0] = (char)(c < 0x80 ? c : 0xc0 | c >> 6);
+      text[1] = (char)(0x80 | (c & 63));
+    }
+    t->byte_token[byte] = tokenizer_id(t, text, bytes);
+  }
   find_cuts(t);
   for (int byte = 0; byte < 256 && t->byte_level && t->byte_fallback; byte++)
     if (t->byte_token[byte] < 0)

@@ -244,29 +244,23 @@ static brim_status add_texts(run *r, slice a, slice b, value *out)
   return BRIM_OK;
 }
 
-static brim_status add_lists(run *r, const value *a, const value *b, value *out)
-{
-  BRIM_TRY(run_steps(r, a->sequence->count + b->sequence->count));
-  BRIM_TRY(value_sequence(r, (enum value_kind)a->kind, out));
-  for (size_t i = 0; i < a->sequence->count; i++) BRIM_TRY(value_push(r, out->sequence, a->sequence->item[i]));
-  for (size_t i = 0; i < b->sequence->count; i++) BRIM_TRY(value_push(r, out->sequence, b->sequence->item[i]));
-  return BRIM_OK;
-}
-
-static brim_status concat(run *r, const value *a, const value *b, value *out)
-{
-  value x, y;
-  BRIM_TRY(value_to_string(r, a, &x));
-  BRIM_TRY(value_to_string(r, b, &y));
-  return add_texts(r, x.text, y.text, out);
-}
-
 static brim_status arithmetic(run *r, const value *a, const value *b, int op, value *out)
 {
-  if (op == '~') return concat(r, a, b, out);
+  if (op == '~') {
+    value x, y;
+    BRIM_TRY(value_to_string(r, a, &x));
+    BRIM_TRY(value_to_string(r, b, &y));
+    return add_texts(r, x.text, y.text, out);
+  }
   if (value_is_number(a) && value_is_number(b)) return numbers(r, a, b, op, out);
   if (op != '+' || a->kind != b->kind) return bad_operands(r, a, b, op);
-  if (value_is_list(a)) return add_lists(r, a, b, out);
+  if (value_is_list(a)) {
+    BRIM_TRY(run_steps(r, a->sequence->count + b->sequence->count));
+    BRIM_TRY(value_sequence(r, (enum value_kind)a->kind, out));
+    for (size_t i = 0; i < a->sequence->count; i++) BRIM_TRY(value_push(r, out->sequence, a->sequence->item[i]));
+    for (size_t i = 0; i < b->sequence->count; i++) BRIM_TRY(value_push(r, out->sequence, b->sequence->item[i]));
+    return BRIM_OK;
+  }
   if (a->kind != VALUE_STRING) return bad_operands(r, a, b, op);
   if (a->safe || b->safe) return run_fail(r, "'+' with a text of the filter safe is not supported: use '~'");
   return add_texts(r, a->text, b->text, out);
@@ -436,23 +430,20 @@ static brim_status eval(run *r, const node *n, value *out)
 
 #define STATEMENT(name) brim_status name(UNUSED run *r, const node *n, UNUSED int *jump)
 
-static brim_status assign_member(run *r, const node *target, const value *v)
-{
-  const node name = {.kind = NODE_NAME, .at = target->at, .name = target->name};
-  value space;
-  BRIM_TRY(eval_name(r, &name, &space));
-  if (space.kind != VALUE_NAMESPACE) return run_fail(r, "this is not a namespace");
-  if (r->in_filter) return run_fail(r, "a namespace in the filter of a loop is not supported");
-  return value_put(r, space.dict, value_text(target->text), *v);
-}
-
 static brim_status assign(run *r, const node *target, const value *v)
 {
   sequence *from = NULL;
   size_t at = 0;
   r->at = target;
   if (target->kind == NODE_NAME) return bind(r, r->scope, target->name, *v);
-  if (target->kind == NODE_FIELD) return assign_member(r, target, v);
+  if (target->kind == NODE_FIELD) {
+    const node name = {.kind = NODE_NAME, .at = target->at, .name = target->name};
+    value space;
+    BRIM_TRY(eval_name(r, &name, &space));
+    if (space.kind != VALUE_NAMESPACE) return run_fail(r, "this is not a namespace");
+    if (r->in_filter) return run_fail(r, "a namespace in the filter of a loop is not supported");
+    return value_put(r, space.dict, value_text(target->text), *v);
+  }
   BRIM_TRY(value_elements(r, v, &from));
   for (const node *t = target->a; t; t = t->next, at++)
     if (at < from->count) BRIM_TRY(assign(r, t, &from->item[at]));
@@ -626,8 +617,12 @@ static brim_status run_body(run *r, const node *n, int *jump)
 
 /* ---- the whole ---- */
 
-static brim_status bind_context(run *r, const json_t *context)
+static brim_status render(run *r, const json_t *context)
 {
+  scope *globals = NULL;
+  int jump = 0;
+  BRIM_TRY(open_scope(r, NULL, &globals));
+  r->scope = globals;
   for (int32_t i = 0; i < r->t->name_count; i++) {
     const slice name = r->t->name[i];
     value v;
@@ -640,16 +635,6 @@ static brim_status bind_context(run *r, const json_t *context)
     BRIM_TRY(value_json(r, json, &v));
     BRIM_TRY(bind(r, r->scope, i, v));
   }
-  return BRIM_OK;
-}
-
-static brim_status render(run *r, const json_t *context)
-{
-  scope *globals = NULL;
-  int jump = 0;
-  BRIM_TRY(open_scope(r, NULL, &globals));
-  r->scope = globals;
-  BRIM_TRY(bind_context(r, context));
   BRIM_TRY(open_scope(r, globals, &r->scope));
   BRIM_TRY(run_body(r, r->t->body, &jump));
   return buffer_add(&r->out, "", 1);

@@ -9,14 +9,6 @@
 
 /* ---- the model ---- */
 
-static brim_status read_unknown_token(reading *r, const json_t *model)
-{
-  const json_t *token = json_object_get(model, "unk_token");
-  if (!token || json_is_null(token)) return BRIM_OK;
-  r->t->unknown = json_is_string(token) ? tokenizer_id(r->t, json_string_value(token), json_string_length(token)) : -1;
-  return r->t->unknown >= 0 ? BRIM_OK : read_fail(r, "model", "\"unk_token\" is not in the vocabulary");
-}
-
 /* Refuses an option that is set: it must be null, false, zero or empty. */
 static brim_status check_unset(const reading *r, const json_t *model, const char *key)
 {
@@ -51,7 +43,10 @@ static brim_status read_bpe(reading *r, const json_t *model, scan_sections *part
     return read_fail(r, "model", "it has no \"vocab\" and \"merges\"");
   BRIM_TRY(read_vocabulary(r, &parts->vocabulary));
   BRIM_TRY(read_merges(r, &parts->merges));
-  return read_unknown_token(r, model);
+  const json_t *token = json_object_get(model, "unk_token");
+  if (!token || json_is_null(token)) return BRIM_OK;
+  r->t->unknown = json_is_string(token) ? tokenizer_id(r->t, json_string_value(token), json_string_length(token)) : -1;
+  return r->t->unknown >= 0 ? BRIM_OK : read_fail(r, "model", "\"unk_token\" is not in the vocabulary");
 }
 
 static brim_status read_unigram(reading *r, const json_t *model, scan_sections *parts)

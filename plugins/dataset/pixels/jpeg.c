@@ -122,20 +122,6 @@ static boolean read_app1(j_decompress_ptr jpeg)
   return TRUE;
 }
 
-static void prepare(decoder *d, pixels_input *input)
-{
-  d->input = input;
-  d->orientation = 0;
-  d->segment = NULL;
-  d->no_memory = d->ended = false;
-  d->what[0] = '\0';
-  d->jpeg.err = jpeg_std_error(&d->errors);
-  d->errors.error_exit = give_up;
-  d->errors.emit_message = on_message;
-  d->errors.output_message = no_output;
-  d->jpeg.client_data = d;
-}
-
 static void begin(decoder *d)
 {
   jpeg_create_decompress(&d->jpeg);
@@ -260,7 +246,16 @@ brim_status pixels_jpeg(pixels_input *input, pixels_header *header, brim_picture
   decoder d;
   memset(&d.jpeg, 0, sizeof d.jpeg);
   memset(&d.progress, 0, sizeof d.progress);
-  prepare(&d, input);
+  d.input = input;
+  d.orientation = 0;
+  d.segment = NULL;
+  d.no_memory = d.ended = false;
+  d.what[0] = '\0';
+  d.jpeg.err = jpeg_std_error(&d.errors);
+  d.errors.error_exit = give_up;
+  d.errors.emit_message = on_message;
+  d.errors.output_message = no_output;
+  d.jpeg.client_data = &d;
   const brim_status status = decode_guarded(&d, header, picture);
   jpeg_destroy_decompress(&d.jpeg);
   return status;

@@ -119,19 +119,16 @@ int64_t pixels_set_find_class(const pixels_set *set, const char *name, int64_t c
   return -1;
 }
 
-static void forget(pixels_set *set)
-{
-  for (int i = 0; i < PIXELS_FILES; i++) set->split[i].count = 0;
-  for (int64_t i = 0; i < set->classes; i++) free(set->class_name[i]);
-  set->classes = 0;
-}
-
 static brim_status list_once(pixels_set *set)
 {
   if (set->listed) return BRIM_OK;
   const brim_status status = set->setup.list(set->setup.params, set);
   set->listed = status == BRIM_OK;
-  if (status != BRIM_OK) forget(set);
+  if (status != BRIM_OK) {
+    for (int i = 0; i < PIXELS_FILES; i++) set->split[i].count = 0;
+    for (int64_t i = 0; i < set->classes; i++) free(set->class_name[i]);
+    set->classes = 0;
+  }
   return status;
 }
 

@@ -229,17 +229,6 @@ static double weight_at(const synthetic *d, int64_t target, int64_t element)
   return 2 * brim_uniform(r.v[element & 3]) - 1;
 }
 
-static void write_targets(const synthetic *d, uint32_t stream, int64_t index, int64_t count, const float *values,
-                          float *target)
-{
-  numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t)index, .stream = STREAM_ANSWER + stream};
-  for (int64_t k = 0; k < d->targets; k++) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += weight_at(d, k, i) * (double)values[i];
-    target[k] = (float)(sum / sqrt((double)count) + d->noise * (double)noise_of(number_next(&n)));
-  }
-}
-
 /* Returns a whole number below n, made from 32 random bits. */
 static int32_t below(uint32_t x, int64_t n)
 {
@@ -281,7 +270,12 @@ static void write_values(const synthetic *d, const brim_shape *shape, uint32_t s
   const int64_t count = brim_shape_count(shape);
   memset(values, 0, (size_t)count * sizeof *values);
   add_noise(d, stream, index, count, 1, values);
-  write_targets(d, stream, index, count, values, target);
+  numbers n = {.seed = (uint64_t)d->seed, .item = (uint64_t)index, .stream = STREAM_ANSWER + stream};
+  for (int64_t k = 0; k < d->targets; k++) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += weight_at(d, k, i) * (double)values[i];
+    target[k] = (float)(sum / sqrt((double)count) + d->noise * (double)noise_of(number_next(&n)));
+  }
 }
 
 static brim_status read_client(const synthetic_set *set, uint32_t stream, int64_t index, float *values, int32_t *label)

@@ -201,23 +201,6 @@ static brim_status add_files(const text_dataset *d, int split, const text_files 
   return windows_check(w, split_whats[split]);
 }
 
-static brim_status open_windows(text_dataset *d, int split, windows *w)
-{
-  text_files files;
-  token_file *all = &d->text[is_end(d->params, split) ? TRAIN : split];
-  BRIM_TRY(text_files_find(path_of(d->params, split), d->params->files, split_options[split], &files));
-  const text_source source = source_of(d, &files);
-  brim_status status = all->map ? BRIM_OK : text_tokens_open(&source, all);
-  if (status == BRIM_OK && d->params->client == CLIENT_FILE) {
-    status = add_files(d, split, &files, all, w);
-    if (status != BRIM_OK) windows_free(w);
-  } else if (status == BRIM_OK) {
-    status = add_part(d, split, &files, all, w);
-  }
-  text_files_free(&files);
-  return status;
-}
-
 /* ---- the plugin ---- */
 
 static brim_status open_vocabulary(text_dataset *d)
@@ -287,7 +270,19 @@ static brim_status text_open(void *self, const char *split)
   int which = 0;
   BRIM_TRY(split_find(d->params, split, &which));
   if (d->split[which].part_count > 0) return BRIM_OK;
-  BRIM_TRY(open_windows(d, which, &w));
+  text_files files;
+  token_file *all = &d->text[is_end(d->params, which) ? TRAIN : which];
+  BRIM_TRY(text_files_find(path_of(d->params, which), d->params->files, split_options[which], &files));
+  const text_source source = source_of(d, &files);
+  brim_status status = all->map ? BRIM_OK : text_tokens_open(&source, all);
+  if (status == BRIM_OK && d->params->client == CLIENT_FILE) {
+    status = add_files(d, which, &files, all, &w);
+    if (status != BRIM_OK) windows_free(&w);
+  } else if (status == BRIM_OK) {
+    status = add_part(d, which, &files, all, &w);
+  }
+  text_files_free(&files);
+  BRIM_TRY(status);
   d->split[which] = w;
   return BRIM_OK;
 }

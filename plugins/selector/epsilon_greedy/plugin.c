@@ -27,16 +27,6 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
   *of_client = 2;
 }
 
-static double mean_value(const brim_selection_query *q)
-{
-  double sum = 0, known = 0;
-  for (int64_t i = 0; i < q->candidates; i++) {
-    sum += q->of_client[2 * q->candidate[i]];
-    known += q->of_client[2 * q->candidate[i] + 1];
-  }
-  return known > 0 ? sum / known : 0;
-}
-
 static double value(const brim_selection_query *q, const void *mean, int64_t k)
 {
   return (q->of_client[2 * k + 1] > 0 ? q->of_client[2 * k] : *(const double *)mean) + brim_score_tie(q, k);
@@ -46,7 +36,12 @@ static double value(const brim_selection_query *q, const void *mean, int64_t k)
 static void choose(const brim_selection_query *q, int64_t greedy, brim_best *best, uint8_t *is_taken,
                    brim_selection *out)
 {
-  const double mean = mean_value(q);
+  double sum = 0, known = 0;
+  for (int64_t i = 0; i < q->candidates; i++) {
+    sum += q->of_client[2 * q->candidate[i]];
+    known += q->of_client[2 * q->candidate[i] + 1];
+  }
+  const double mean = known > 0 ? sum / known : 0;
   int64_t taken = 0, drawn = 0;
   for (int64_t i = 0; i < q->candidates && greedy > 0; i++)
     brim_best_add(best, &taken, greedy, i, value(q, &mean, q->candidate[i]));

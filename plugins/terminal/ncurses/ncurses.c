@@ -22,15 +22,10 @@ static attr_t look_of[BRIM_PAINT_COUNT];
 static short pair_of[BRIM_PAINT_COUNT];
 static SCREEN *screen;
 
-static bool begin_colors(void)
-{
-  return has_colors() && start_color() == OK && use_default_colors() == OK;
-}
-
 /* Prepares pairs of colours with the terminal's own background, which may be light or dark. */
 static void prepare_paints(const brim_terminal_setup *setup)
 {
-  const bool with_colors = setup->color && begin_colors();
+  const bool with_colors = setup->color && (has_colors() && start_color() == OK && use_default_colors() == OK);
   for (int i = 0; i < BRIM_PAINT_COUNT; i++) {
     const brim_paint_look *look = &setup->paints[i];
     const short color = COLORS >= COLORS_MANY ? look->color : look->few_color;
