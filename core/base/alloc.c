@@ -48,9 +48,8 @@ void *brim_try_aligned(size_t alignment, size_t bytes)
 void brim_reserve_take(void)
 {
   if (atomic_load_explicit(&reserve, memory_order_relaxed)) return;
-  void *mine = malloc(RESERVE_BYTES),
-       /* Calls malloc, not brim_try_malloc: a failure here does no harm, so tests need not make it fail. */
-       *none = NULL;
+  /* Calls malloc, not brim_try_malloc: a failure here does no harm, so tests need not make it fail. */
+  void *mine = malloc(RESERVE_BYTES), *none = NULL;
   if (mine && !atomic_compare_exchange_strong(&reserve, &none, mine)) free(mine);
 }
 

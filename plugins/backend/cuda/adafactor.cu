@@ -26,7 +26,7 @@ typedef struct job {
   float *p, *row, *column, *m;
   /* [rows * stripes]: square: sums of squares of g, later of u; parameter: sums of squares of p. */
   double *square, *parameter;
-  float *part;    /* [bands][columns] */
+  float *part; /* [bands][columns] */
   double *result;
   const double *scale;
   cuda_control *control;

@@ -292,7 +292,7 @@ static __device__ inline void turn_row(const cuda_team &team, const cuda_loss_ro
   const span at = span_of<T, P>(row, p.classes);
   /* In this case the row has no head. */
   const bool moves = sizeof(U) < sizeof(T) && (const void *)out == (const void *)row;
-  wait_for_team<WIDE>();                                               /* all threads have read the label's logit */
+  wait_for_team<WIDE>(); /* all threads have read the label's logit */
   for (int64_t k = team.lane; k < at.head; k += team.lanes) {
     float v[1] = {cuda_load(&row[k])};
     turn(v, k, p, share, s, label);
