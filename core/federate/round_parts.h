@@ -40,7 +40,7 @@ struct brim_federation {
   brim_exec *exec; /* NULL: nothing is placed */
   brim_worker *worker;
   brim_crew *crew;              /* a thread for each lane */
-  int32_t lanes, workers;       /* lanes: the same number; workers: at least one */
+  int32_t lanes, workers;       /* number of opened lanes; number of elements of `worker`, at least one */
   brim_client_result *client;   /* [clients] in the order of selection */
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: number of clients in the round, at most `most` */

@@ -260,7 +260,7 @@ static void feed_programs(brim_scene *s)
   }
 }
 
-/* Places the first run in the queue that fits a device. Jobs check for themselves. */
+/* Places the first run in the queue that fits a device. Skips jobs, which look for a device themselves. */
 static bool serve_run(brim_scene *s)
 {
   char bytes[32], where[64];

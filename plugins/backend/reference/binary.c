@@ -58,7 +58,7 @@ KERNEL(sub, difference_of)
 KERNEL(mul, product_of)
 KERNEL(div, quotient_of)
 
-/* The gradient of repetition. A parameter's gradient is added to, in the order of the samples. */
+/* The gradient of repetition. Adds to the gradient of a parameter, in the order of the samples. */
 REFERENCE(sum_to, "sum_to")
 {
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
