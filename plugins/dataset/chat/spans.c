@@ -354,8 +354,8 @@ static brim_status make_messages(finding *f, chat_tokens *out)
   BRIM_TRY(template_has_generation(m->template) ? find_by_marks(f) : find_by_rendering(f));
   BRIM_TRY(tokenizer_encoder_run(m->encoder, f->file, f->whole.text, f->whole.bytes, 0, take, out));
   BRIM_TRY(mark(m, f->file, f->whole.text, f->whole.bytes, 0, out));
-  size_t answers = 0;
-  for (size_t i = 0; i < f->messages; i++) answers += is_answer(json_array_get(f->c->messages, i));
+  size_t answers = 0; /* that count */
+  for (size_t i = first_learnt(f); i < f->messages; i++) answers += is_answer(json_array_get(f->c->messages, i));
   const bool each = !template_has_generation(f->m->template) || f->m->range_count == answers;
   for (size_t r = each ? 0 : f->m->range_count - 1; r < f->m->range_count; r++)
     BRIM_TRY(check_end(f->m, f->file, f->c, out, &f->m->range[r]));
