@@ -82,11 +82,11 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
   BRIM_TRY(brim_extract_peak(d, &out->features_bytes));
   BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, because not everything may be timed */
   v.recompute = BRIM_RECOMPUTE_NONE;
-  brim_frontier_plan_next(&d->planner, &d->choice);
   if (out->figures.recomputed > 0) {
     BRIM_TRY(brim_planner_figures(&d->planner, &v, &none));
     out->extra = out->figures.step_seconds / none.step_seconds - 1;
   }
+  brim_frontier_plan_next(&d->planner, &d->choice);
   return brim_frontier_find(&d->planner, &d->choice, precisions, &out->frontier);
 }
 

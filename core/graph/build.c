@@ -259,11 +259,11 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
   brim_error_clear();
-  brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
   brim_graph_lock_plugins();
+  brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
   const brim_status status = o->model->build(o->model_self, g);
-  brim_graph_unlock_plugins();
   brim_long_call_end(&call);
+  brim_graph_unlock_plugins();
   if (g->status != BRIM_OK) return brim_fail(g->status, "%s", g->error);
   if (status != BRIM_OK && brim_error_text()[0]) return status;
   if (status != BRIM_OK)

@@ -60,11 +60,11 @@ brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o)
   if (!target) return g->status;
   g->builds_loss = true;
   g->file = ""; /* the position is still the model's; the loss has built nothing yet */
-  brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->loss.built->build);
   brim_graph_lock_plugins();
+  brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->loss.built->build);
   brim_tensor *result = o->loss.built->build(o->loss.self, g, g->output, target);
-  brim_graph_unlock_plugins();
   brim_long_call_end(&call);
+  brim_graph_unlock_plugins();
   if (g->status != BRIM_OK) return brim_fail_add(brim_fail(g->status, "%s", g->error), "in loss '%s'", o->loss.id);
   BRIM_TRY(check_result(g, o, first_node, parameters, result));
   const bool by_label = g->label->dtype == BRIM_DTYPE_I32;

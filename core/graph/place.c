@@ -35,8 +35,10 @@ static void reserve(brim_plan *plan)
     if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
   }
   if (plan->request.client && client_feed_bytes(plan) > plan->feed_bytes) plan->feed_bytes = client_feed_bytes(plan);
-  if (BRIM_HAS(brim_backend_ops, backend, reserve_bytes))
-    plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
+  if (!BRIM_HAS(brim_backend_ops, backend, reserve_bytes)) return;
+  brim_graph_lock_plugins();
+  plan->reserved_bytes = backend->reserve_bytes(plan->request.backend_self, plan->feed_bytes);
+  brim_graph_unlock_plugins();
 }
 
 /* Places the states that live in host memory. */

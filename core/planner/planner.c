@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/process.h"
 #include "memory/choose.h"
 #include "planner/figures.h"
@@ -327,6 +328,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
 /* The context of a GPU belongs to the calling thread. */
 bool brim_planner_may_plan_together(const brim_planner *p)
 {
+  if (brim_fault_text()) return false; /* injected faults count calls in their order */
   return !brim_setup_is_federated(p->setup) && (p->device_info.on_host || brim_setup_is_described(p->setup));
 }
 

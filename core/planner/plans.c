@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "brim/host.h"
 
@@ -121,7 +122,10 @@ static void make_one(void *context, int64_t task)
   const making *m = context;
   const brim_plans_next *next = m->next[task];
   brim_plan *plan = NULL;
-  if (brim_plan_create(&next->request, &plan) == BRIM_OK) *m->into[task] = (kept){plan, next->precision, 0};
+  if (brim_plan_create(&next->request, &plan) == BRIM_OK)
+    *m->into[task] = (kept){plan, next->precision, 0};
+  else
+    brim_error_clear(); /* if the plan is needed, brim makes it again and gets the error then */
 }
 
 void brim_plans_make_next(brim_plans *p, const brim_plans_next *next, size_t count)
