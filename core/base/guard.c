@@ -19,7 +19,7 @@
 
 /* Longest time between two looks at the clocks; if the process was stopped, a look counts at most twice this time. */
 #define SLICE_SECONDS 0.05
-#define IDLE_SECONDS 0.001 /* shorter waits in a slice do not count */
+#define IDLE_SECONDS 0.001 /* waits count when they add up to this time */
 /* Polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread. */
 #define SPINS 5000
 #define JOIN_SECONDS 1
@@ -145,6 +145,7 @@ brim_status brim_guard_here(brim_guard_work work, void *context)
 /* The remaining time of a call. */
 typedef struct time_left {
   double computing, waiting;
+  double idle; /* short waits that `waiting` does not contain yet */
 } time_left;
 
 static double processor_seconds(const brim_guard *g)
@@ -177,12 +178,15 @@ static bool wait_for_slice(brim_guard *g)
 
 /* Counts a slice against the limits. If it took longer than two slices, the rest does not count, because the process
  * was stopped. Time in which other threads had the processors does not count either; on a busy machine it may be ten
- * times the processor time. The rest is waiting time. Short waits do not count, so that most slices read no file. */
+ * times the processor time. The rest is waiting time. Short waits are added up, so that most slices read no file. */
 static void count_slice(brim_guard *g, time_left *left, double real, double computed, bool is_answered)
 {
-  const double idle = fmin(real, 2 * SLICE_SECONDS) - computed;
   left->computing -= computed;
-  if (idle < IDLE_SECONDS || (!is_answered && can_run(g))) return;
+  left->idle += fmax(0, fmin(real, 2 * SLICE_SECONDS) - computed);
+  if (left->idle < IDLE_SECONDS) return;
+  const double idle = left->idle;
+  left->idle = 0;
+  if (!is_answered && can_run(g)) return;
   const double queued = queued_seconds(g);
   left->waiting -= fmax(0, idle - fmax(0, queued - g->queued));
   g->queued = queued;
@@ -278,7 +282,7 @@ static void answer(brim_guard *g)
 
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
-  time_left left = {call->seconds, call->waiting_seconds};
+  time_left left = {call->seconds, call->waiting_seconds, 0};
   if (brim_guard_is_lost(g))
     return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be called", call->name);
   g->work = work;
