@@ -8,7 +8,7 @@
 #ifndef CPU_SIMD_MATH_H
 #define CPU_SIMD_MATH_H
 #include "simd.h"
-#ifdef __AVX__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -51,7 +51,7 @@ static inline bool is_all(vi mask)
 {
 #if defined(__AVX512F__)
   return _mm512_cmpeq_epi32_mask((__m512i)mask, _mm512_setzero_si512()) == 0;
-#elif defined(__AVX__)
+#elif defined(__AVX2__)
   return _mm256_movemask_ps((__m256)mask) == 0xFF;
 #else
   const vq v = (vq)mask;
