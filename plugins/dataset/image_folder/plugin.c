@@ -160,12 +160,12 @@ static brim_status label_of(pixels_set *set, enum pixels_split split, const char
 static brim_status add_class(pixels_set *set, enum pixels_split split, const char *path, const char *folder,
                              const char *name, int64_t classes, bool has_clients, other_pictures *unreadable)
 {
-  const int64_t before = pixels_set_count(set, split);
+  const int64_t before = pixels_set_count(set, split), unreadable_before = unreadable->count;
   int32_t label;
   BRIM_TRY(label_of(set, split, path, folder, name, classes, &label));
   const adding a = {set, split, path, label, has_clients && split == PIXELS_TRAIN, unreadable};
   BRIM_TRY(add_pictures(&a, folder, (pixels_client){0, 0}, 0));
-  if (split == PIXELS_TRAIN && pixels_set_count(set, split) == before)
+  if (split == PIXELS_TRAIN && pixels_set_count(set, split) == before && unreadable->count == unreadable_before)
     brim_log(BRIM_LOG_WARN, "'%s/%s' counts as a class but holds no pictures: remove it if it is not a class", path,
              folder);
   return BRIM_OK;
@@ -189,8 +189,8 @@ static brim_status add_split(pixels_set *set, enum pixels_split split, const cha
   names_free(entry, count);
   if (unreadable.count > 0)
     brim_log(BRIM_LOG_WARN,
-             "%" PRId64 " picture%s in '%s%s%s', such as '%s', %s left out: brim reads only JPEG and PNG files, so "
-             "convert the others",
+             "%" PRId64 " picture%s in '%s%s%s', such as '%s', %s left out: brim reads only JPEG and PNG files "
+             "with names in .jpg, .jpeg or .png",
              unreadable.count, unreadable.count == 1 ? "" : "s", path, folder[0] ? "/" : "", folder, unreadable.first,
              unreadable.count == 1 ? "is" : "are");
   return status;
