@@ -16,6 +16,13 @@ static brim_status read_part(brim_arena *arena, const char *const *folder, size_
   return BRIM_OK;
 }
 
+/* Returns a section of a part, if the part has it and it is a map. */
+static const brim_yaml *section_of(const brim_yaml *part, const char *name)
+{
+  const brim_yaml *section = part ? brim_yaml_get(part, name) : NULL;
+  return section && section->kind == BRIM_YAML_MAP ? section : NULL;
+}
+
 /* Whether a value of the section `keys` is a model's key, or a list with it. */
 static bool names(const brim_yaml *to, const char *key)
 {
@@ -24,13 +31,13 @@ static bool names(const brim_yaml *to, const char *key)
   return found;
 }
 
-/* Returns the first key of config.json that sets a key of the model; NULL if there is none, or if config.json has one
- * of them. */
+/* Returns the first key of config.json that sets a key of the model, or NULL if no key does or config.json has one of
+ * them. */
 static const char *find_missing(brim_yaml *const part[PARTS], const brim_yaml *config, const char *key)
 {
   const char *first = NULL;
   for (int p = 0; p < PARTS; p++) {
-    const brim_yaml *keys = part[p] ? brim_yaml_get(part[p], "keys") : NULL;
+    const brim_yaml *keys = section_of(part[p], "keys");
     for (size_t i = 0; keys && i < keys->count; i++) {
       if (!names(keys->item[i], key)) continue;
       if (brim_yaml_get_path(config, keys->key[i])) return NULL;
@@ -47,7 +54,7 @@ brim_status brim_family_complete(brim_arena *arena, const char *const *folder, s
   if (!type || type->kind != BRIM_YAML_SCALAR || strpbrk(type->scalar, "./")) return BRIM_OK;
   BRIM_TRY(read_part(arena, folder, folders, type->scalar, &part[OWN]));
   BRIM_TRY(read_part(arena, folder, folders, "common", &part[COMMON]));
-  const brim_yaml *model = part[OWN] ? brim_yaml_get(part[OWN], "model") : NULL;
+  const brim_yaml *model = section_of(part[OWN], "model");
   for (size_t i = 0; model && i < model->count; i++) {
     const char *key = find_missing(part, config, model->key[i]);
     if (key) brim_yaml_set(arena, config, key, brim_yaml_clone(arena, model->item[i]));
