@@ -120,6 +120,10 @@ class Learn(Chat):
         for template in (PLAIN, MARKED):  # the first answer belongs to the prompt, so it does not count
             self.template(template)
             self.assertEqual(self.marked(), want)
+        whole = "{{ m['content'] + '<|end_of_text|>' }}{% endgeneration %}"
+        self.template(MARKED.replace(whole, "{{ m['content'] }}{% endgeneration %}: {% generation %}"
+                                            "{{ '<|end_of_text|>' }}{% endgeneration %}"))
+        self.assertEqual(self.marked(), want.replace("first", "first: ").replace(f"second{END}", f"second]: [{END}"))
         for template in (PLAIN, MARKED):
             self.template(template)
             self.assertTrue(all(self.data("dataset.learn=all")["samples"][0]["counts"][1:]))
