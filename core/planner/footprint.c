@@ -186,16 +186,18 @@ static uint64_t piece_of(uint64_t bytes)
   return bytes < BRIM_CHECKPOINT_PIECE_BYTES ? bytes : BRIM_CHECKPOINT_PIECE_BYTES;
 }
 
-/* Adds the largest piece of a checkpoint's tensors that is copied at a time. A resume also has that piece of the file
- * in memory. A federation's file also has its clients' tensors, which are not copied in pieces. */
-static void add_pieces(brim_footprint *f, const brim_plan *plan)
+/* Adds the largest piece of a checkpoint's tensors that is copied at a time. Values in a host's arena are not copied,
+ * except offloaded states. A resume also has a piece of the file in memory. A federation's file also has its clients'
+ * tensors, which are not copied in pieces. */
+static void add_pieces(brim_footprint *f, const brim_planner *p, const brim_plan *plan)
 {
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
-  uint64_t largest = 0;
+  uint64_t value = 0, state = 0;
   for (size_t i = 0; i < update->parameter_count; i++)
-    if (!update->parameter[i].is_frozen) largest = larger(largest, update->parameter[i].value->bytes);
-  for (size_t i = 0; i < update->state_count; i++) largest = larger(largest, update->state[i].tensor->bytes);
-  f->piece_bytes = piece_of(largest);
+    if (!update->parameter[i].is_frozen) value = larger(value, update->parameter[i].value->bytes);
+  for (size_t i = 0; i < update->state_count; i++) state = larger(state, update->state[i].tensor->bytes);
+  const uint64_t largest = larger(value, state);
+  f->piece_bytes = piece_of(!p->device_info.on_host ? largest : update->offloads ? state : 0);
   f->resume_bytes = f->piece_bytes + piece_of(larger(largest, f->clients_bytes + f->versions_bytes));
 }
 
@@ -266,7 +268,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(p, plan)};
-  add_pieces(out, plan);
+  add_pieces(out, p, plan);
   out->total_bytes = brim_rss_peak_bytes(); /* the peak so far, from timing kernels */
   add_up(out);
 }
