@@ -87,7 +87,7 @@ class Case(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared, cls.made = pathlib.Path(tempfile.mkdtemp(prefix="brim-cli-")), {}
+        cls.shared, cls._runs_made = pathlib.Path(tempfile.mkdtemp(prefix="brim-cli-")), {}
         cls.addClassCleanup(shutil.rmtree, cls.shared)
 
     def setUp(self):
@@ -221,16 +221,16 @@ class Case(unittest.TestCase):
         """Makes files or folders that several tests of the class need: make() makes them for the first test, and the
         others get copies. A run keeps absolute paths of its data and weights, so these must be in `shared`. Returns
         what make() returned."""
-        first = paths not in self.made
+        first = paths not in self._runs_made
         if first:
-            self.made[paths] = make()
+            self._runs_made[paths] = make()
         for path in paths:
             source, to = (self.folder, self.shared) if first else (self.shared, self.folder)
             if (source / path).is_dir():
                 shutil.copytree(source / path, to / path, symlinks=True)
             else:
                 shutil.copy2(source / path, to / path)
-        return self.made[paths]
+        return self._runs_made[paths]
 
     # ---- files of a run ----
 
