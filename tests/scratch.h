@@ -75,7 +75,7 @@ static inline void scratch_write(const char *path, const void *bytes, size_t cou
   scratch_check(fclose(file) == 0, path);
 }
 
-/* The whole file with a final NUL; the caller frees it. */
+/* Returns the whole file with a final NUL; the caller frees it. */
 static inline char *scratch_read(const char *path, size_t *count)
 {
   FILE *file = fopen(path, "rb");

@@ -1,4 +1,4 @@
-/* Loads libbrim.so as Python's ctypes does, with private symbols, and lists the plugins, which must find brim's
+/* Loads libbrim.so with private symbols, as Python's ctypes does, and lists the plugins. The plugins must find brim's
  * functions all the same. */
 #include <dlfcn.h>
 #include <stdio.h>

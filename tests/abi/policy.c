@@ -74,7 +74,7 @@ static const brim_plugin to_host = {.size = sizeof to_host,
                                     .help = "a fifth policy that only exists for this test",
                                     .ops = &to_host_ops};
 
-/* The largest micro-batch from eight in the evening to eight in the morning, and the smallest by day. */
+/* Chooses the largest micro-batch from eight in the evening to eight in the morning, and the smallest one by day. */
 static brim_status choose_by_hour(void *self, const brim_plan_query *query, brim_plan_choice *out)
 {
   (void)self;

@@ -22,7 +22,7 @@
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 
-#define FILE_BYTES_MAX (8u << 20) /* size of a plugin, with a sanitizer's additions */
+#define FILE_BYTES_MAX (8u << 20) /* the largest plugin, with the code that a sanitizer adds */
 
 static char folder[256]; /* this test's folder, removed at its end */
 
@@ -309,7 +309,7 @@ static void the_first_folder_wins_with_one_warning(void **state)
   brim_registry *registry = registry_of("first", "second");
   capture_start();
   const brim_registry_entry *entry = brim_registry_find(registry, BRIM_MODEL, "good");
-  const size_t count = brim_registry_count(registry); /* loads the other one, which also contains dataset/good */
+  const size_t count = brim_registry_count(registry); /* loads the other file, which also contains dataset/good */
   const char *said = captured();
   assert_string_equal(entry->file, in_folder("first/bundle.so"));
   assert_ptr_equal(entry, brim_registry_find(registry, BRIM_MODEL, "good"));

@@ -1,5 +1,5 @@
-/* An aggregator of all updates of a round that misbehaves as $BRIM_BAD says. Without the variable it is the plain mean.
- */
+/* An aggregator that gets all updates of a round at once, and misbehaves as $BRIM_BAD says. Without the variable it is
+ * the plain mean. */
 #include <math.h>
 
 #include "bad.h"

@@ -85,7 +85,7 @@ static inline brim_status bad_in(const char *function, long long step)
   return BRIM_OK;
 }
 
-/* Faults when the file is loaded. */
+/* Runs the faults that occur while the file is loaded. */
 __attribute__((constructor)) static void bad_load(void)
 {
   (void)bad_in("load", 0);

@@ -32,7 +32,7 @@ static brim_status describe(const void *self, const char *split, brim_dataset_in
   return bad_in("describe", 0);
 }
 
-/* "past": writes past the sample; "label": an invalid class; "moves": other values each time. */
+/* Faults: "past" writes past the sample, "label" gives an invalid class, "moves" gives other values each time. */
 static brim_status read_sample(const void *self, const char *split, int64_t index, void *values, void *label)
 {
   static float count;

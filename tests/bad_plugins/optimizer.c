@@ -66,7 +66,7 @@ static brim_plugin plugin = {.size = sizeof plugin,
 __attribute__((constructor)) static void spoil(void)
 {
   static const char *const many[] = {"a", "b", "c", "d", "e", NULL};
-  if (bad_names("table")) ops.form = NULL; /* the formula is then read at once */
+  if (bad_names("table")) ops.form = NULL; /* without form(), brim reads the formula when it loads the file */
   if (bad_is("table", "unknown")) ops.formula = "momentum = keep * momentum + g\np = p - rate * momentum";
   if (bad_is("table", "unset")) ops.formula = "p = p - lr * g * keep * decay";
   if (bad_is("table", "none")) ops.formula = NULL;

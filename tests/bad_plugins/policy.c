@@ -5,7 +5,7 @@
 
 #include "bad.h"
 
-/* Stands for a library that is unloaded once its handler has run. */
+/* Reports that it has run. It stands for the exit handler of a library that is unloaded afterwards. */
 static void on_exit_called(void)
 {
   fputs("a handler of exit() has run\n", stderr);
@@ -42,7 +42,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   return bad_names("choose_device") ? bad_in("choose_device", 0) : BRIM_ENOTSUP;
 }
 
-/* The ways in which a chosen plan can be wrong. */
+/* Makes a chosen plan wrong in the way that $BRIM_BAD names. */
 static void spoil(const char *hook, const brim_plan_query *q, brim_plan_choice *plan)
 {
   plan->micro_batch = q->micro_batch[q->micro_batch_count - 1];

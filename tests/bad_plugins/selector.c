@@ -5,7 +5,7 @@
 static brim_status create(const void *params, void **self)
 {
   (void)params;
-  BRIM_TRY(bad_in("create", 0)); /* there is nothing to destroy then */
+  BRIM_TRY(bad_in("create", 0)); /* if this fails, the selector has allocated nothing */
   *self = calloc(1, 16);
   return BRIM_OK;
 }
@@ -39,7 +39,8 @@ static void write_elsewhere(const brim_selection_query *q, brim_selection *out)
   if (bad_is("select", "pointer")) out->client = own;
 }
 
-/* The first client: the count in its state; a count of its own is the fault. */
+/* Returns the place of the first selected client, which follows from the state. With the fault "moves" it follows from
+ * the number of calls instead. */
 static int64_t find_first(int64_t *self, const brim_selection_query *q)
 {
   static int64_t calls;

@@ -149,7 +149,7 @@ static int compare_doubles(const void *x, const void *y)
   return (a > b) - (a < b);
 }
 
-/* Sorts the values; returns the one below which a share of the others lies. */
+/* Sorts the values; returns the value at the quantile `share`. */
 static double quantile(double *value, int count, double share)
 {
   qsort(value, (size_t)count, sizeof *value, compare_doubles);

@@ -50,7 +50,8 @@ static brim_tensor *one_by_one(brim_graph *g, const char *name, brim_tensor *x)
   return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {1, 1}});
 }
 
-/* Residual blocks: the last has a convolution in its shortcut, so that neither operand of the sum is needed later. */
+/* Builds residual blocks. The last one has a convolution in its shortcut, so neither operand of the sum is needed
+ * later. */
 static brim_tensor *residual_blocks(brim_graph *g, brim_tensor *x)
 {
   brim_tensor *y = brim_relu(g, brim_batch_norm(g, "block0.bn0", three_by_three(g, "block0.conv0", x), 1e-5, 0.1));
@@ -62,7 +63,8 @@ static brim_tensor *residual_blocks(brim_graph *g, brim_tensor *x)
   return brim_relu(g, brim_add(g, y, x));
 }
 
-/* After a gelu or silu comes another linear, maybe with dropout before it. */
+/* Adds linear layers. After each gelu or silu comes another linear layer, in some cases with dropout between the
+ * two. */
 static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
 {
   x = brim_dropout(g, brim_relu(g, brim_linear(g, "act0", x, 23)), 0.3);
@@ -76,7 +78,8 @@ static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
   return brim_tanh(g, brim_linear(g, "act6", x, 21));
 }
 
-/* A weight that three layers use, and slices of it: each use has a gradient, and they are summed once a step. */
+/* Uses a weight in three layers, and slices of it. Each use has a gradient, and these gradients are summed once a
+ * step. */
 static brim_tensor *tied_layers(brim_graph *g, brim_tensor *x)
 {
   brim_tensor *weight = brim_parameter_new(g, "tied", 2, (int64_t[]){21, 21}, (brim_init){BRIM_INIT_UNIFORM, 0.2});

@@ -113,7 +113,7 @@ static double bound_of(const brim_graph *g, const brim_tensor *t)
   return 1;
 }
 
-/* A running variance, which starts at 1. */
+/* True for a running variance, which starts at 1. */
 static bool is_variance(const brim_graph *g, const brim_tensor *t)
 {
   for (size_t i = 0; i < g->parameter_count; i++)
@@ -121,7 +121,7 @@ static bool is_variance(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* True if the backward pass adds to it and then passes it on, so it must start at zero. */
+/* True if the backward pass adds to the tensor and then passes the sum on. Such a tensor must start at zero. */
 static bool is_sent_on(const brim_graph *g, const brim_tensor *t)
 {
   for (size_t i = 0; i < g->further_count; i++)
@@ -324,7 +324,7 @@ static void *allocate(const bench *b, uint64_t bytes)
   return p;
 }
 
-/* A twin of the same size in memory that kernels can access, with the canary. */
+/* Returns memory that kernels can access, with room for the canary: new memory on the device, or `host` itself. */
 static void *allocate_twin(const bench *b, void *host, uint64_t bytes)
 {
   const backend *on = b->o.backend;
@@ -464,7 +464,7 @@ static int64_t place_at(const bench *b, const brim_tensor *t, uint64_t index)
   return place + sample * 7919 % b->below[t->id];
 }
 
-/* The elements from `first` on of a source: floats unless stated otherwise. */
+/* Draws elements of a source, from `first` on. All of them are floats. */
 static void draw_values(const bench *b, const source *s, uint64_t first, uint64_t count, enum bench_values values,
                         double *out)
 {

@@ -21,8 +21,8 @@ typedef struct backend {
 enum bench_size { SIZE_SMALL, SIZE_ONE, SIZE_ODD, SIZE_BLOCKED, SIZE_ANY, SIZE_COUNT };
 enum bench_values {
   VALUES_UNIFORM,  /* in [-1, 1), floats */
-  VALUES_DISTINCT, /* floats, all different and none near 0, so that no kink of relu or max pool is near */
-  VALUES_TIES,     /* one of -1, -0.5, 0, 0.5, 1: windows with several maxima, and zeros */
+  VALUES_DISTINCT, /* different floats, none near 0, so that no value is near a kink of relu or max pool */
+  VALUES_TIES,     /* one of -1, -0.5, 0, 0.5, 1, so that windows have several maxima and zeros */
   VALUES_COUNT
 };
 /* The operations around the tested one, so that it gets the layouts that convolutions choose. */
@@ -46,7 +46,7 @@ typedef struct bench_row {
    * by term, or because it multiplies the padding by NaN. */
   bool spreads_nan;
   bool keeps_logits; /* the loss is one node with its gradient (brim_graph_fuse_loss), without a forward pass */
-  bool large;        /* realistic size, fixed: few cases, none by finite differences */
+  bool large;        /* fixed, realistic sizes: few cases, and no finite differences */
   /* Typical size of the terms that are added up for an element of a result. If terms cancel, as in a softmax's gradient
    * for a single key, the error is relative to this size. 0: the error is relative to the result only. */
   double terms;

@@ -1,4 +1,4 @@
-/* Reading fixtures, and comparing with them. */
+/* Reads fixtures, and compares tensors with them. */
 #include "conformance/golden.h"
 
 #include <math.h>

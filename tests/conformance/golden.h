@@ -12,7 +12,7 @@ typedef struct golden_tensor {
 
 #define GOLDEN_TENSORS_MAX 1280
 typedef struct golden {
-  golden_tensor tensor[GOLDEN_TENSORS_MAX + 1]; /* one more, for reading the end of the file */
+  golden_tensor tensor[GOLDEN_TENSORS_MAX + 1]; /* one more, for the read that finds the end */
   size_t count;
   brim_arena arena; /* the caller releases it */
 } golden;

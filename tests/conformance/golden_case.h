@@ -6,7 +6,7 @@
 #include "conformance/bench.h"
 #include "conformance/golden.h"
 
-/* The test defines it: the name of a file in tests/golden. */
+/* The name of a file in tests/golden; the test defines it. */
 extern const char golden_case_fixture[];
 /* Group setup and teardown: the fixture, and the reference backend. */
 int golden_case_set_up(void **state);

@@ -14,7 +14,7 @@ typedef struct subject {
   int64_t classes;
 } subject;
 
-/* The caller ends it with stop. NULL: the backend does not exist. */
+/* Starts a run, which the caller ends with stop(). Returns NULL if the backend was not built. */
 static golden_run *start(const subject *s, const char *backend, const char *optimizer)
 {
   golden_run *r = brim_xcalloc(1, sizeof *r);

@@ -22,7 +22,7 @@ typedef struct golden_run {
   int32_t *label;
 } golden_run;
 
-/* Reads a fixture. *r is zero, or has only plugins. */
+/* Reads a fixture into *r, in which the caller has set nothing or only the plugins. */
 void golden_run_read(golden_run *r, const char *fixture);
 /* Adds plugins, loss and the shape of a sample to a graph's options, which have classes, task, and other settings. */
 brim_graph_options golden_run_graph(const golden_run *r, brim_graph_options graph);

@@ -1,4 +1,4 @@
-/* Loading plugins for tests: dlopen, the entry function, and the core's own parsing of parameters. */
+/* Loads plugins for tests: calls dlopen and the entry function, and parses parameters with the core's own parser. */
 #include "conformance/load.h"
 
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ bool load_plugin(loaded *out, const char *folder, const char *id, const char *se
 bool load_plugin_from(loaded *out, const char *root, const char *folder, const char *id, const char *settings)
 {
   *out = (loaded){0};
-  const char *moved = getenv("BRIM_BUILD_DIR"); /* a build that was copied elsewhere */
+  const char *moved = getenv("BRIM_BUILD_DIR"); /* set when the tests run in a copy of the build */
   char *file = brim_arena_printf(&out->arena, "%s/%s/lib/brim/plugins/%s/%s.so", moved ? moved : BRIM_BUILD_DIR, root,
                                  folder, id);
   if (access(file, R_OK) != 0) {

@@ -256,7 +256,7 @@ static brim_tensor *add_residual(maker *m, brim_tensor *x)
   return pick(m, 0, 1) ? combine(m, x, other) : combine(m, other, x);
 }
 
-/* A shape that x can be combined with: some of its last dimensions, each of which may be 1 instead. */
+/* Returns a shape that x can be combined with: some of x's last dimensions, each of which may be 1 instead. */
 static brim_shape operand_of(maker *m, const brim_tensor *x)
 {
   const brim_shape whole = brim_shape_of(x);

@@ -11,7 +11,7 @@ static brim_tensor *make_linear(bench *b)
 }
 BENCH_ROW(linear) = {"linear", make_linear, .by_sample = true};
 
-/* Over the last dimension of a tensor with 4: convolutions give such tensors another order of dimensions. */
+/* Applies linear to the last dimension of a tensor of rank 4, whose dimensions convolutions store in another order. */
 static brim_tensor *make_linear_image(bench *b)
 {
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
@@ -19,7 +19,7 @@ static brim_tensor *make_linear_image(bench *b)
 }
 BENCH_ROW(linear_image) = {"linear, 4 dimensions", make_linear_image, .by_sample = true};
 
-/* [N, C, H, W] or [N, F], for operations that take both. */
+/* Returns an input [N, C, H, W] or [N, F], for operations that take both. */
 static brim_tensor *any_input(bench *b)
 {
   if (bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick_channels(b) * bench_pick_channels(b));
@@ -94,7 +94,7 @@ static brim_tensor *make_zero(bench *b)
 }
 BENCH_ROW(zero) = {"zero", make_zero, .skips = true};
 
-/* One parameter of any shape with its optimizer's states. */
+/* Updates one parameter of any shape with its optimizer's states. */
 static brim_tensor *make_update(bench *b, const char *op, uint32_t states)
 {
   const int64_t rows = bench_pick_channels(b), columns = bench_pick_channels(b), rank = bench_pick(b, 1, 2);
@@ -222,7 +222,7 @@ static brim_tensor *make_cnn(bench *b)
 }
 BENCH_ROW(cnn) = {"network: cnn", make_cnn, .is_loss = true, .composite = true, .by_sample = true};
 
-/* A tensor with two users: its gradient is the sum of theirs. */
+/* Reads one tensor twice, so its gradient is the sum of two gradients. */
 static brim_tensor *make_residual(bench *b)
 {
   brim_graph *g = b->g;

@@ -82,7 +82,7 @@ static brim_tensor *make_attention_uneven(bench *b)
 BENCH_ROW(attention_uneven) = {"attention, 3 key heads", make_attention_uneven, .by_sample = true, .skips = true,
                                .terms = 0.1};
 
-/* The first queries see no key. */
+/* Has more queries than keys, so the first queries see no key. */
 static brim_tensor *make_attention_unseeing(bench *b)
 {
   brim_attention_options o = pick_options(b);
@@ -95,7 +95,7 @@ static brim_tensor *make_attention_unseeing(bench *b)
 BENCH_ROW(attention_unseeing) = {"attention, queries that see no key", make_attention_unseeing, .by_sample = true,
                                  .skips = true, .terms = 0.1};
 
-/* Several blocks of queries and of keys, the last ones partly filled. */
+/* Has several blocks of queries and of keys, the last ones partly filled. */
 static brim_tensor *make_attention_large(bench *b)
 {
   return attend(b, 200, 200, 64, (brim_attention_options){.heads = 2, .kv_heads = 1, .causal = 1, .dropout = 0.1});
@@ -145,7 +145,7 @@ static brim_tensor *make_attention_documents(bench *b)
 BENCH_ROW(attention_documents) = {"attention, documents", make_attention_documents, .by_sample = true, .skips = true,
                                   .terms = 0.1};
 
-/* Several blocks, of which some queries see no key. */
+/* Has several blocks, in some of which queries see no key. */
 static brim_tensor *make_attention_documents_large(bench *b)
 {
   const brim_attention_options o = {.heads = 2, .kv_heads = 1, .causal = 1, .dropout = 0.1};
@@ -159,7 +159,7 @@ BENCH_ROW(attention_documents_large) = {"attention, documents, 300",
                                         .skips = true,
                                         .terms = 0.1};
 
-/* Keys in a cache: all since the beginning, or a ring for a window. */
+/* Reads keys from a cache: all keys since the beginning, or a ring with the keys of a window. */
 static brim_tensor *make_attention_cached(bench *b)
 {
   const int64_t kv = bench_pick(b, 1, 3), T = pick_length(b), D = pick_size(b), ring = bench_pick(b, 0, 1);
@@ -182,7 +182,7 @@ static brim_tensor *make_attention_cached(bench *b)
 BENCH_ROW(attention_cached) = {"attention, cached keys", make_attention_cached, .by_sample = true, .skips = true,
                                .terms = 0.1};
 
-/* Some rows of a cache change, or all; rows past its end wrap around to its start. */
+/* Writes some or all rows of a cache. Rows past its end wrap around to its start. */
 static brim_tensor *make_cache_write(bench *b)
 {
   const int64_t T = pick_length(b), first = bench_pick(b, 1, 90);
@@ -277,7 +277,7 @@ static brim_tensor *make_attention_qkv_cached(bench *b)
 BENCH_ROW(attention_qkv_cached) = {"attention_qkv, cached keys", make_attention_qkv_cached, .by_sample = true,
                                    .skips = true, .terms = 0.1};
 
-/* Head sizes between those for which kernels are built: 96 and 160. */
+/* Uses head sizes between those for which kernels are built: 96 and 160. */
 static brim_tensor *make_attention_96(bench *b)
 {
   return attend(b, 70, 35, 96, (brim_attention_options){.heads = 1});

@@ -15,8 +15,8 @@ static int64_t limit_filters(int64_t filters, int64_t groups, int64_t depth, con
   return filters;
 }
 
-/* Any kernel, stride, padding and dilation, different in height and width; padding may be larger than the kernel, so
- * that some windows lie entirely within it. */
+/* Picks any kernel, stride, padding and dilation, different in height and width. The padding may be larger than the
+ * kernel, so that some windows lie entirely within it. */
 static brim_conv2d_options pick_options(bench *b)
 {
   brim_conv2d_options o = {.no_bias = bench_pick(b, 0, 2) == 0};
@@ -31,7 +31,7 @@ static brim_conv2d_options pick_options(bench *b)
   return o;
 }
 
-/* An extent that a kernel fits into, with its padding or without. */
+/* Returns an extent that a kernel fits into, with or without its padding. */
 static int64_t pick_extent_for(bench *b, int64_t kernel, int64_t dilation)
 {
   return bench_pick_extent(b, dilation * (kernel - 1) + 1);
@@ -47,7 +47,7 @@ static brim_tensor *make_conv2d(bench *b)
 }
 BENCH_ROW(conv2d) = {"conv2d", make_conv2d, .by_sample = true, .skips = true};
 
-/* A convolution as models use it: 3x3 with and without padding, 1x1, 5x5. */
+/* Builds a convolution as models use it: 3x3 with and without padding, 1x1, 5x5. */
 static brim_tensor *make_conv2d_square(bench *b)
 {
   const int64_t kernel = b->o.size == SIZE_ONE ? 1 : 2 * bench_pick(b, 0, 2) + 1;
@@ -59,7 +59,7 @@ static brim_tensor *make_conv2d_square(bench *b)
 }
 BENCH_ROW(conv2d_square) = {"conv2d, square", make_conv2d_square, .by_sample = true};
 
-/* Channels per group: whole blocks of a processor's vectors, partial blocks, and one. */
+/* Gives each group whole blocks of a processor's vectors, a partial block, or a single channel. */
 static brim_tensor *make_conv2d_grouped(bench *b)
 {
   static const int64_t depths[] = {1, 2, 3, 5, 8, 16};
@@ -97,7 +97,7 @@ static brim_tensor *make_conv2d_depthwise(bench *b)
 }
 BENCH_ROW(conv2d_depthwise) = {"conv2d, depthwise", make_conv2d_depthwise, .by_sample = true, .skips = true};
 
-/* A batch larger than a cache: 32 channels of 40x40, in 4 groups, dilated. */
+/* Has a batch larger than a cache: 32 channels of 40x40, in 4 groups, dilated. */
 static brim_tensor *make_conv2d_large(bench *b)
 {
   return brim_conv2d(
@@ -123,7 +123,7 @@ static brim_tensor *make_conv2d_3x3(bench *b)
 BENCH_ROW(conv2d_3x3) = {"conv2d, 3x3",     make_conv2d_3x3, .composite = true,
                          .by_sample = true, .large = true,   .spreads_nan = true};
 
-/* Many weights for few pixels, with channels in blocks or not: cpu computes the gradients of the weights by a
+/* Has many weights for few pixels, with channels in blocks or not: cpu computes the gradients of such weights by a
  * product. */
 static brim_tensor *make_conv2d_few_pixels(bench *b)
 {
@@ -234,8 +234,8 @@ BENCH_ROW(conv_transpose1d) = {"conv_transpose1d", make_conv_transpose1d, .by_sa
 
 /* ---- pooling ---- */
 
-/* Any window, stride and padding that pooling accepts, different in height and width. A stride smaller than the window
- * makes windows overlap; a larger one leaves some of x outside all windows. */
+/* Picks any window, stride and padding that pooling accepts, different in height and width. A stride smaller than the
+ * window makes windows overlap; a larger one leaves some of x outside all windows. */
 static brim_pool2d_options pick_windows(bench *b)
 {
   brim_pool2d_options o = {.exclude_padding = (int32_t)bench_pick(b, 0, 1)};
@@ -297,7 +297,7 @@ static brim_tensor *make_global_avg_pool(bench *b)
 }
 BENCH_ROW(global_avg_pool) = {"global_avg_pool", make_global_avg_pool, .by_sample = true};
 
-/* Larger or smaller, by whole factors or not, to a single value and from one. */
+/* Picks a larger or smaller size, by whole factors or not. Some cases have a single value as input or as result. */
 static brim_upsample2d_options pick_size(bench *b)
 {
   const int32_t linear = (int32_t)bench_pick(b, 0, 2) > 0;
@@ -328,7 +328,7 @@ static brim_tensor *make_upsample1d(bench *b)
 }
 BENCH_ROW(upsample1d) = {"upsample1d", make_upsample1d, .by_sample = true};
 
-/* Larger than a cache, as at the start and end of a residual network. */
+/* Pools tensors larger than a cache, as at the start and end of a residual network. */
 static brim_tensor *make_pools_large(bench *b)
 {
   const brim_pool2d_options o = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};

@@ -236,7 +236,8 @@ static brim_tensor *make_layer_norm_relu(bench *b)
 }
 BENCH_ROW(layer_norm_relu) = {"layer_norm+relu", make_layer_norm_relu, .by_sample = true};
 
-/* Rank 2 or 4; some of rank 4 after a reshape, whose result comes in blocks where possible. */
+/* Returns an input of rank 2 or 4. Some inputs of rank 4 are results of a reshape, which come in blocks where
+ * possible. */
 static brim_tensor *input_of_channels(bench *b, int64_t channels)
 {
   const int64_t h = bench_pick_extent(b, 2), w = bench_pick_extent(b, 1);

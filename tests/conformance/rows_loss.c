@@ -5,7 +5,7 @@
 #include "brim/loss.h"
 #include "conformance/bench.h"
 
-/* Any smoothing; one of the labels may be ignored. */
+/* Picks any smoothing, and in some cases a label that the loss ignores. */
 static brim_attr pick_attr(bench *b, int64_t classes)
 {
   return (brim_attr){.loss = {.smoothing = bench_pick(b, 0, 1) ? 0 : (double)bench_pick(b, 1, 9) / 10,
@@ -13,7 +13,7 @@ static brim_attr pick_attr(bench *b, int64_t classes)
                               .ignore_index = (int32_t)bench_pick(b, 0, classes - 1)}};
 }
 
-/* [N], or one or two dimensions more. */
+/* Picks a shape [N] with up to two more dimensions. */
 static brim_shape pick_rows(bench *b)
 {
   brim_shape rows = {(int32_t)bench_pick(b, 1, 3), {b->o.batch}};
@@ -66,7 +66,7 @@ static brim_tensor *make_token_loss(bench *b)
 }
 BENCH_ROW(token_loss) = {"loss: tokens", make_token_loss, .is_loss = true, .by_sample = true, .skips = true};
 
-/* Labels that are class probabilities, here any numbers; metrics use the largest. */
+/* Builds a loss with class probabilities as labels. Here the labels are any numbers, and metrics use the largest. */
 static brim_tensor *make_share_loss(bench *b)
 {
   brim_graph *g = b->g;
@@ -224,8 +224,8 @@ BENCH_ROW(linear_loss_capped_large) = {"linear_cross_entropy+grad, cap, large",
                                        .keeps_logits = true,
                                        .large = true};
 
-/* A target of y's shape, or labels. No difference is near a kink of the loss, because differences of VALUES_DISTINCT
- * are multiples of 2e-4, up to rounding. */
+/* Builds a loss with labels or with a target of y's shape. No difference is near a kink of the loss, because
+ * differences of VALUES_DISTINCT are multiples of 2e-4, up to rounding. */
 static brim_tensor *make_mean_loss(bench *b, const char *op)
 {
   const brim_attr attr = {.loss = {.delta = 0.1 * (double)bench_pick(b, 1, 12) + 1e-4}};
@@ -260,8 +260,8 @@ static brim_tensor *make_bce(bench *b)
 }
 BENCH_ROW(bce) = {"bce", make_bce, .is_loss = true, .by_sample = true};
 
-/* Real targets, with the metrics that the core appends: the output is compared with them in their own type, whatever
- * the type of activations. */
+/* Builds a loss with real targets, and the metrics that the core appends. The metrics compare the output with the
+ * targets in the targets' own type, whatever the type of activations. */
 static brim_tensor *make_regression(bench *b)
 {
   brim_graph *g = b->g;
@@ -314,7 +314,7 @@ static brim_tensor *make_built_focal(bench *b)
 }
 BENCH_ROW(built_focal) = {"loss of a plugin: focal", make_built_focal, .is_loss = true, .skips = true};
 
-/* Every function that has a derivative. */
+/* Uses every function that has a derivative. */
 static brim_tensor *make_built_all(bench *b)
 {
   return make_built(b, "e = x - t\n"

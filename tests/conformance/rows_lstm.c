@@ -3,7 +3,7 @@
 
 #include "conformance/bench.h"
 
-/* Hidden units: less than a vector, whole vectors, and a remainder. */
+/* Picks a number of hidden units: less than a vector, whole vectors, or whole vectors and a remainder. */
 static int64_t pick_hidden(bench *b)
 {
   switch (b->o.size) {
@@ -41,7 +41,7 @@ static brim_tensor *make_direction(bench *b)
 }
 BENCH_ROW(lstm) = {"lstm", make_direction, .by_sample = true};
 
-/* Weights that do not fit the shared memory of a block. */
+/* Has weights that do not fit the shared memory of a block. */
 static brim_tensor *make_direction_130(bench *b)
 {
   return direction(b, bench_input(b, &(brim_shape){3, {b->o.batch, 4, 3}}, "x"), 130);

@@ -42,7 +42,7 @@ static brim_tensor *make_linear_rows(bench *b)
 }
 BENCH_ROW(linear_rows) = {"linear, rows", make_linear_rows, .by_sample = true};
 
-/* One weight in two layers, as in an autoencoder or a recurrent network. */
+/* Uses one weight in two layers, as in an autoencoder or a recurrent network. */
 static brim_tensor *make_linear_with(bench *b)
 {
   const int64_t f = bench_pick_channels(b);
@@ -65,8 +65,8 @@ static brim_tensor *make_tied_embedding(bench *b)
 BENCH_ROW(tied_embedding) = {"embedding and linear, tied", make_tied_embedding, .composite = true, .by_sample = true,
                              .skips = true};
 
-/* A product for each sample and head, with each operand transposed or not. Sizes are up to a few tiles, and sometimes
- * deeper than a packed block. */
+/* Multiplies matrices for each sample and head, each operand transposed or not. Sizes are up to a few tiles, and
+ * sometimes deeper than a packed block. */
 static brim_tensor *make_matmul(bench *b)
 {
   const int transpose_a = (int)bench_pick(b, 0, 1), transpose_b = (int)bench_pick(b, 0, 1);
@@ -109,7 +109,7 @@ static brim_tensor *make_transpose(bench *b)
 }
 BENCH_ROW(transpose) = {"transpose", make_transpose, .by_sample = true};
 
-/* Several tiles of any kernel; with few rows, few columns, or many. */
+/* Has several tiles for every kernel, with few rows, few columns, or many of both. */
 static brim_tensor *make_permute_large(bench *b)
 {
   static const int64_t some[] = {3, 12, 70, 150};
@@ -151,7 +151,7 @@ static brim_tensor *make_slice(bench *b)
 }
 BENCH_ROW(slice) = {"slice", make_slice, .by_sample = true, .skips = true};
 
-/* The first rows of a table for as many places, like position embeddings. */
+/* Slices a table: the first row for each place, as position embeddings do. */
 static brim_tensor *make_parameter_slice(bench *b)
 {
   const int64_t rows = bench_pick_extent(b, 1), f = bench_pick_channels(b), more = bench_pick(b, 0, 3);
@@ -205,7 +205,7 @@ static brim_tensor *make_gather(bench *b)
 }
 BENCH_ROW(gather) = {"gather", make_gather, .by_sample = true};
 
-/* Along the last dimension, every value several times. */
+/* Gathers along the last dimension, and reads every value several times. */
 static brim_tensor *make_gather_large(bench *b)
 {
   const brim_shape shape = {3, {b->o.batch, 20, 100}};
@@ -214,8 +214,8 @@ static brim_tensor *make_gather_large(bench *b)
 }
 BENCH_ROW(gather_large) = {"gather, large", make_gather_large, .by_sample = true, .skips = true, .large = true};
 
-/* Fewer rows than indices, so that some occur several times; from a slice, concatenation or transpose of the indices,
- * so that integers are moved as well. */
+/* Looks up more indices than the table has rows, so some rows are read several times. The indices come from a slice,
+ * concatenation or transpose, so the row also tests moving integers. */
 static brim_tensor *make_embedding(bench *b)
 {
   brim_graph *g = b->g;
@@ -234,7 +234,7 @@ static brim_tensor *make_embedding(bench *b)
 }
 BENCH_ROW(embedding) = {"embedding", make_embedding, .by_sample = true, .skips = true};
 
-/* Words of a large vocabulary, each about once; and of a small one, each hundreds of times. */
+/* Looks up words of a large vocabulary about once each, or of a small one hundreds of times each. */
 static brim_tensor *embed_many(bench *b, int64_t count)
 {
   const brim_shape shape = {2, {b->o.batch, 3000}};

@@ -12,7 +12,7 @@ static double pick_eps(bench *b, int64_t values)
   return eps[values < FEW || b->o.size == SIZE_SMALL ? 2 : bench_pick(b, 0, 2)];
 }
 
-/* [N, F], [N, T, F], [N, C, H, F] or rank 5. */
+/* Returns an input [N, F], [N, T, F], [N, C, H, F] or of rank 5. */
 static brim_tensor *input_of_rows(bench *b)
 {
   const bool wide = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY;
@@ -85,7 +85,8 @@ BENCH_ROW(norm_of_a_parameter) = {"norms of a parameter", make_norm_of_a_paramet
 
 /* ---- over channels ---- */
 
-/* [N, C], [N, C, L], [N, C, H, W] or rank 5; usually rank 4, whose channels may come in blocks. */
+/* Returns an input [N, C], [N, C, L], [N, C, H, W] or of rank 5. Most have rank 4, whose channels may come in
+ * blocks. */
 static brim_tensor *input_of_channels(bench *b, int64_t channels, int64_t least)
 {
   const int64_t h = bench_pick_extent(b, least), w = bench_pick_extent(b, 1);
@@ -103,7 +104,7 @@ static brim_tensor *input_of_channels(bench *b, int64_t channels, int64_t least)
   }
 }
 
-/* Values in a set with `samples` samples of `channels` channels. */
+/* Returns the number of values in a set with `samples` samples of `channels` channels. */
 static int64_t values_of(const brim_tensor *x, int64_t samples, int64_t channels)
 {
   const brim_shape shape = brim_shape_of(x);
@@ -221,7 +222,7 @@ static brim_tensor *image(bench *b, int64_t width, bool convolve)
 LARGE_IMAGES(60);
 LARGE_IMAGES(33);
 
-/* A norm as in models: between convolutions, followed by relu. */
+/* Builds a norm as in models: between convolutions, followed by relu. */
 static brim_tensor *make_block(bench *b)
 {
   brim_graph *g = b->g;

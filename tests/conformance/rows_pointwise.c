@@ -1,7 +1,7 @@
 /* Elementwise functions, operations on two tensors that broadcast, sums over axes, softmax. */
 #include "conformance/bench.h"
 
-/* [N, C, H, W] or [N, F], for operations that take both. */
+/* Returns an input [N, C, H, W] or [N, F], for operations that take both. */
 static brim_tensor *any_input(bench *b)
 {
   if (bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick_channels(b) * bench_pick_channels(b));
@@ -138,7 +138,8 @@ static brim_tensor *divisor(bench *b, brim_tensor *x)
   return brim_exp(b->g, x);
 }
 
-/* The other operand has the same shape: another input, the first one again, or the result of a relu of it. */
+/* Gives the operation another operand of the same shape: another input, the first one again, or the result of a relu of
+ * it. */
 static brim_tensor *make_equal(bench *b, binary *of, bool divides)
 {
   brim_tensor *x = any_input(b), *other = x;
@@ -170,8 +171,8 @@ static brim_shape any_shape(bench *b)
   return shape;
 }
 
-/* The other operand is a parameter, or an input in which dimensions other than the samples may be 1. It may be on
- * either side, except that a result of parameters has no samples by which it could be split. */
+/* Broadcasts the other operand: a parameter, or an input in which dimensions other than the samples may be 1. It may be
+ * on either side, except that a result of parameters has no samples by which it could be split. */
 static brim_tensor *make_broadcast(bench *b, binary *of, bool divides)
 {
   const bool after = bench_pick(b, 0, 1), samples = bench_pick(b, 0, 2) == 0, turned = bench_pick(b, 0, 1);
@@ -188,8 +189,8 @@ static brim_tensor *make_broadcast(bench *b, binary *of, bool divides)
   return of(b->g, x, divides ? divisor(b, other) : other);
 }
 
-/* Both are broadcast: [N,C,1] and [N,1,F], or a parameter [F]. Also results without samples, whose gradient is summed
- * before it reaches the parameters. */
+/* Broadcasts both operands: [N,C,1] and [N,1,F], or a parameter [F]. Some results have no samples; their gradient is
+ * summed before it reaches the parameters. */
 static brim_tensor *make_outer(bench *b, binary *of, bool divides)
 {
   const int64_t c = bench_pick_channels(b), f = bench_pick_channels(b);
@@ -258,7 +259,7 @@ BENCH_ROW(mean) = {"mean", make_mean, .by_sample = true};
 
 /* ---- softmax ---- */
 
-/* Some rows are so long that vector sums take several blocks. */
+/* Returns an input in which some rows are so long that vector sums take several blocks. */
 static brim_tensor *softmax_input(bench *b)
 {
   if (b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick(b, 1000, 3000));
@@ -305,7 +306,7 @@ static brim_tensor *make_large_mean(bench *b)
 }
 BENCH_ROW(large_mean) = {"mean, large", make_large_mean, .by_sample = true, .large = true};
 
-/* Enough terms for a backend to split a sum into parts: side by side, in columns, and in several stretches. */
+/* Has enough terms for a backend to split a sum into parts: side by side, in columns, and in several stretches. */
 static brim_tensor *make_long_sum(bench *b)
 {
   static const int32_t axes[2] = {1, 2};

@@ -96,7 +96,7 @@ BENCH_ROW(adamw8bit) = {"adamw8bit", make_adamw8bit};
 
 /* ---- formulas ---- */
 
-/* All functions on values in [-1, 1). Comparisons are made before any rounding. */
+/* Formulas with every function, for values in [-1, 1). Comparisons are made before any rounding. */
 static const char *const formulas[] = {
     "m = s0 * m + (1-s0) * g; v = s1 * v + (1-s1) * (g * g); p = (1-s2) * p - s3 * m / (sqrt(abs(v)) + pow(s0, 3))",
     "p = p + tanh(g) * sigmoid(m); m = erf(m) - p; v = exp(-abs(v)) * s1",

@@ -46,7 +46,7 @@ static brim_status build_cnn(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* A block of a transformer, and a weight that is used three times and in slices. */
+/* Builds a block of a transformer, and a weight that is used three times and in slices. */
 static brim_status build_tied(const void *self, brim_graph *g)
 {
   (void)self;

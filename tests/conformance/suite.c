@@ -38,7 +38,8 @@ int cases_of(const bench_row *row, int count)
 {
   const char *text = getenv("BENCH_CASES"), *more = getenv("BENCH_LARGE");
   const long most = text ? strtol(text, NULL, 10) : count;
-  const int large = BENCH_SHARE > 1 ? 0 : count >= CASES ? 2 : 1; /* sanitizers need none: the code is the same */
+  /* Large cases run the same code as small ones, so sanitizers skip them. */
+  const int large = BENCH_SHARE > 1 ? 0 : count >= CASES ? 2 : 1;
   if (row->large && more) return (int)strtol(more, NULL, 10);
   const int cases = row->large ? large : count / BENCH_SHARE;
   return most > 0 && most < cases ? (int)most : cases;
@@ -103,7 +104,7 @@ double relative_error(const double *a, const double *b, int64_t count)
   return difference == 0 ? 0 : sqrt(difference) / fmax(sqrt(norm), 1e-30);
 }
 
-/* "conv2d, seed 12, N 17, grain 16, context 3, values 0: x [17, 3, 9, 9] -> y [...]" */
+/* Returns a text such as "conv2d, seed 12, N 17, grain 16, context 3, values 0: x [17, 3, 9, 9] -> y [...]". */
 const char *describe(const bench *b, const brim_node *n)
 {
   static char text[1024];

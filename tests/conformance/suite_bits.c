@@ -131,8 +131,9 @@ static void check_case_cut(bench_options o, const cut *c)
   bench_free(whole);
 }
 
-/* Splitting takes most of the suite's time, so only the full tier checks every case with every cut. Other tiers check
- * each case of a row with two of the cuts, in turn, and a large row with the first cut. */
+/* Returns whether case `i` of a row runs with cut `k`. Splitting takes most of the suite's time, so only the full tier
+ * checks every case with every cut. Other tiers check each case of a row with two of the cuts, in turn, and a large row
+ * with the first cut. */
 static bool takes(const bench_row *row, int i, size_t k, size_t cuts)
 {
   if (is_tier("full")) return true;

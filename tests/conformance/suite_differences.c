@@ -25,8 +25,8 @@ static double objective(bench *b)
   return sum;
 }
 
-/* The derivative of the objective along a random direction, in which every element of x moves by half of h to h, and in
- * *got the same from the backward pass. */
+/* Returns the derivative of the objective along a random direction, in which each element of x moves by between h / 2
+ * and h. *got: the same derivative by the gradient of the backward pass. */
 static double derivative(bench *b, const brim_tensor *x, const double *gradient, double h, double *got)
 {
   const int64_t count = brim_shape_count(&x->shape), parts = 1 << 20;
@@ -61,7 +61,7 @@ static double differences_error(bench *b, const brim_tensor *x, const double *gr
   return relative_error(got, expected, DIRECTIONS) * (sqrt(norm) < 1e-4 ? sqrt(norm) : 1);
 }
 
-/* The sum of the gradients of x; a parameter has one for each use. */
+/* Returns the sum of the gradients of x; a parameter has one gradient for each use. */
 static double *gradients_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient)
 {
   double *values = bench_values_of(b, gradient);
@@ -74,7 +74,7 @@ static double *gradients_of(const bench *b, const brim_tensor *x, const brim_ten
   return values;
 }
 
-/* The gradient of x after the backward pass: for a parameter, the difference from its initial value. */
+/* Returns the gradient of x after the backward pass: for a parameter, the difference from its initial value. */
 static double *gradient_of(const bench *b, const brim_tensor *x, const brim_tensor *gradient, const double *start)
 {
   double *values = gradients_of(b, x, gradient);

@@ -19,7 +19,7 @@
 
 const char golden_case_fixture[] = "losses.txt";
 
-/* An input from the fixture. Targets and weights are constants without gradients. */
+/* Returns an input from the fixture. Targets and weights are constants without gradients. */
 static brim_tensor *from_fixture(bench *b, const char *name, bool constant)
 {
   const brim_shape *shape = &golden_case_find(name)->shape;
@@ -41,7 +41,7 @@ static brim_tensor *cross_entropy(bench *b, brim_loss_attr attr, bool weighted)
 
 static brim_tensor *make_plain(bench *b)
 {
-  /* This value is set, but no label has it. */
+  /* The loss ignores this value, but no label has it. */
   return cross_entropy(b, (brim_loss_attr){.ignore_index = IGNORED}, false);
 }
 BENCH_ROW(plain) = {"plain", make_plain, .is_loss = true};
@@ -66,7 +66,7 @@ static brim_tensor *make_all(bench *b)
 }
 BENCH_ROW(all) = {"all", make_all, .is_loss = true};
 
-/* Labels that are shares of the classes. */
+/* Builds a loss whose labels are shares of the classes. */
 static brim_tensor *of_shares(bench *b, brim_loss_attr attr, bool weighted)
 {
   brim_tensor *in[3] = {from_fixture(b, "logits", false), from_fixture(b, "share", true), NULL};
@@ -102,7 +102,7 @@ static brim_tensor *make_linear_all(bench *b)
 }
 BENCH_ROW(linear_all) = {"linear_all", make_linear_all, .is_loss = true};
 
-/* "mse" with a real target, "mse_label" with labels. */
+/* Builds a loss such as "mse" with a real target, or "mse_label" with labels. */
 static brim_tensor *mean_loss(bench *b, const char *op, bool by_label)
 {
   brim_tensor *y = from_fixture(b, by_label ? "scores" : "y", false);

@@ -277,7 +277,7 @@ static void weights_stay_near_after_a_gradient_becomes_zero(void **state)
   }
 }
 
-/* All parameters and states after STEPS updates. */
+/* Returns all parameters and states after STEPS updates. */
 static char *updated_on(const char *backend, const brim_plugin *optimizer, size_t *bytes)
 {
   const updates how = {"lion", optimizer, "{lr: 0.01, weight_decay: 0.1}"};

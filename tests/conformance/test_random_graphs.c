@@ -108,7 +108,7 @@ static void expect_same_tensor(const bench *a, const brim_tensor *x, const bench
           what);
 }
 
-/* The results of a step: gradients of parameters, statistics of buffers, and metrics. */
+/* Expects the same results of a step: gradients of parameters, statistics of buffers, and metrics. */
 static void expect_same(const bench *a, const bench *b, const char *what)
 {
   assert_int_equal(a->g->parameter_count, b->g->parameter_count);
@@ -142,7 +142,7 @@ static void expect_same_in_pieces(subject *s, const bench *whole, int64_t batch)
   s->options = options;
 }
 
-/* The number of graphs in which something was recomputed, for each way to choose the nodes. */
+/* Counts the graphs in which something was recomputed, for each way to choose the nodes. */
 enum { WAYS = 4 };
 static int recomputed[WAYS];
 static int halves, small_halves; /* graphs in which only a fused node's second half was recomputed, and those in bf16 */
@@ -347,7 +347,7 @@ static uint64_t first_seed(const backend *on)
   return asked ? strtoull(asked, NULL, 10) : on == &cuda ? FIRST_SEED_CUDA : 1;
 }
 
-/* The part of the seeds that runs: fewer in the middle tier, and under sanitizers. */
+/* Returns the part of the seeds that runs: fewer in the middle tier, and under sanitizers. */
 static uint64_t seed_share(void)
 {
   return BENCH_SHARE * (is_tier("full") ? 1 : 3);

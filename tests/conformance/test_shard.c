@@ -19,7 +19,7 @@ static void train(shard_job *j, const shard_how *h)
   for (int i = 0; i < STEPS; i++) shard_train_step(j, i);
 }
 
-/* A job of one rank, which shards nothing: the jobs of several ranks are compared with it. */
+/* Trains a job of one rank, which shards nothing. The tests compare the jobs of several ranks with it. */
 static void train_one(shard_job *one, shard_how h)
 {
   h.ranks = 1;
@@ -47,7 +47,7 @@ static void ranks_train_as_one_does(void **state)
       for (int shard = BRIM_SHARD_NONE; shard <= BRIM_SHARD_GRADIENTS; shard++)
         for (size_t b = 0; b < 3; b++) {
           if (BENCH_SHARE > 1 && b != (m + (size_t)h.ranks + (size_t)shard) % 3)
-            continue; /* runs a third of the cases; each size occurs in some */
+            continue; /* runs a third of the cases; each size is among them */
           h.shard = (enum brim_shard)shard;
           h.bucket_bytes = bucket_bytes[b];
           h.late = (b + (size_t)h.ranks) % 2 == 0;

@@ -110,7 +110,7 @@ static void check_any_ranks_go_on(size_t way, size_t kind)
     for (int shard = BRIM_SHARD_NONE; shard <= BRIM_SHARD_GRADIENTS; shard++) {
       shard_job j;
       if (BENCH_SHARE > 1 && (way + kind + (size_t)ranks + (size_t)shard) % 3 != 0)
-        continue; /* sanitizers: each number of ranks and kind of shard occurs */
+        continue; /* sanitizers run fewer cases, with each number of ranks and each kind of shard */
       how = how_of(way, kind, ranks, (enum brim_shard)shard);
       shard_place(&j, &how);
       read_checkpoint(&j, run);

@@ -1,4 +1,4 @@
-/* The cpu backend's instruction sets, and which of them this processor has. */
+/* Names the cpu backend's instruction sets, and tells which of them this processor has. */
 #ifndef TESTS_CPU_ISA_H
 #define TESTS_CPU_ISA_H
 #include <stdbool.h>

@@ -17,7 +17,8 @@
 #define HEADS 4
 #define D 20
 
-/* q, k, v with two query heads to a key head; few samples, so that not every thread gets its own. */
+/* Builds attention with two query heads for each key head. There are few samples, so not every thread gets one of its
+ * own. */
 static brim_tensor *make(bench *b, double scale, double dropout)
 {
   const brim_shape q = {3, {1, T, HEADS * D}}, k = {3, {1, T, HEADS / 2 * D}};

@@ -46,7 +46,7 @@ static float any_value(uint64_t *state, int limit)
 
 /* ---- the rounding ---- */
 
-/* v rounded to the nearest multiple of 2^-42, ties to even: by integers. */
+/* Returns v rounded to the nearest multiple of 2^-42, ties to even, computed with integers. */
 static double rounded(double v)
 {
   return ldexp(nearbyint(ldexp(v, 42)), -42);
@@ -57,7 +57,7 @@ static void check_rounding(const cpu_federate_simd *simd, float w, float g, doub
   const double zero[VALUES] = {0};
   double sum[VALUES];
   float many_w[VALUES], many_g[VALUES];
-  for (int i = 0; i < VALUES; i++) many_w[i] = w, many_g[i] = g; /* in vectors, and in the remainder */
+  for (int i = 0; i < VALUES; i++) many_w[i] = w, many_g[i] = g; /* fills whole vectors and the remainder */
   simd->fold(weight, many_w, many_g, zero, sum, VALUES);
   for (int i = 0; i < VALUES; i++)
     if (sum[i] != rounded(((double)w - (double)g) * weight))
@@ -104,7 +104,7 @@ typedef struct round_of_clients {
   int order[UPDATES];
 } round_of_clients;
 
-/* Weights like those of clients with samples: their sum is at most 1. */
+/* Makes weights like those of clients with samples: their sum is at most 1. */
 static round_of_clients *make_round(void)
 {
   round_of_clients *r = calloc(1, sizeof *r);

@@ -22,8 +22,8 @@ static brim_tensor *make_lstm(bench *b)
   return brim_lstm(b->g, "lstm", bench_input(b, &shape, "x"), 21, (brim_lstm_options){.layers = 2, .bidirectional = 1});
 }
 
-/* x is [BATCH, steps, 30], with `classes` classes. `bound` limits the values of product and bias. Labels are below
- * `below`, and label 3 is ignored. */
+/* Builds a loss of x [BATCH, steps, 30] with `classes` classes. `bound` limits the values of product and bias. Labels
+ * are below `below`, and the loss ignores label 3. */
 static brim_tensor *linear_loss_of(bench *b, int64_t steps, int64_t classes, double bound, int64_t below)
 {
   const brim_shape x = {3, {BATCH, steps, 30}}, product = {2, {classes, 30}}, label = {2, {BATCH, steps}};
@@ -40,7 +40,7 @@ static brim_tensor *linear_loss(bench *b, int64_t steps, int64_t classes, double
 {
   return linear_loss_of(b, steps, classes, bound, classes);
 }
-/* A fourth of the labels is ignored, in pieces with and without gaps. */
+/* Ignores a fourth of the labels, in pieces with and without gaps. */
 static brim_tensor *make_loss_with_gaps(bench *b)
 {
   return linear_loss_of(b, 20, 1100, 1, 4);

@@ -1,4 +1,5 @@
-/* Self-contained parts of the cpu backend: its threads, and the reading of control groups from made-up trees. */
+/* Parts of the cpu backend that need no other part: its threads, and the reading of control groups from made-up
+ * trees. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

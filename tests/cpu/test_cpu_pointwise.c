@@ -12,7 +12,7 @@
 #include "cpu/isa.h"
 #include "cpu/run.h"
 
-/* All functions one after another, on rows that are not a multiple of a vector, with all operands broadcast. */
+/* Applies all functions one after another, to rows that are not a multiple of a vector, with all operands broadcast. */
 static brim_tensor *make_all(bench *b)
 {
   brim_graph *g = b->g;
@@ -70,7 +70,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   run_stop(&expected);
 }
 
-/* 1 + 2^-20 is lost next to a sum of 2^16 in fp32, not in double precision. */
+/* In fp32, 1 + 2^-20 is lost next to a sum of 2^16; in double precision it is not. */
 static void test_a_mean_of_many_numbers_keeps_small_parts(void **state)
 {
   const float value = 1 + 0x1p-20f;

@@ -19,7 +19,7 @@ static float value(int64_t channel, int64_t pixel)
   return (float)(brim_uniform(brim_random4(3, BRIM_STREAM_DATA, (uint32_t)channel, (uint64_t)pixel, 0).v[0]) - 0.5);
 }
 
-/* Channels [from, from + lanes) side by side. */
+/* Fills channels [from, from + lanes), which lie side by side. */
 static void fill(float *x, int64_t from, int64_t lanes)
 {
   for (int64_t i = 0; i < PIXELS; i++)

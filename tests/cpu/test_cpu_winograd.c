@@ -46,8 +46,8 @@ static void compare(const run *got, const run *expected, const char *isa)
   }
 }
 
-/* The widest first: oneDNN keeps the block size of the first instruction set, and blocks of a narrower one are not
- * whole vectors of a wider one. */
+/* The widest set comes first: oneDNN keeps the block size of the first instruction set, and blocks of a narrower set
+ * are not whole vectors of a wider one. */
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   for (size_t i = 3; i-- > 0;)

@@ -103,7 +103,8 @@ static void test_rounding(void **state)
 
 /* ---- sums ---- */
 
-/* Every element of x is, exactly once, a term of its output; for shapes [d0, d1, d2, d3], any of which are summed. */
+/* Checks that every element of x is a term of its output exactly once, for shapes [d0, d1, d2, d3], any of which are
+ * summed. */
 static void check_reduction(const brim_shape *x, bool channels_last, uint32_t axes)
 {
   enum { MOST = 512 };

@@ -68,7 +68,7 @@ static void test_units_divide_every_length(void **state)
 
 /* ---- elements of a shape ---- */
 
-/* The place of a logical element in memory. */
+/* Returns the place of a logical element in memory. */
 static int64_t position(const brim_shape *s, bool channels_last, const int64_t *at)
 {
   if (channels_last) return ((at[0] * s->dim[2] + at[2]) * s->dim[3] + at[3]) * s->dim[1] + at[1];
@@ -77,7 +77,7 @@ static int64_t position(const brim_shape *s, bool channels_last, const int64_t *
   return i;
 }
 
-/* The coordinates of logical element i. */
+/* Finds the coordinates of logical element i. */
 static void locate(const brim_shape *s, int64_t i, int64_t *at)
 {
   for (int32_t d = s->rank - 1; d >= 0; d--) {

@@ -17,7 +17,7 @@
 
 #define RANKS_MAX 4
 #define LATE_SECONDS 600 /* a test that takes longer counts as hanging */
-#define SHORT_SECONDS 4  /* for a rank that never answers */
+#define SHORT_SECONDS 4  /* the timeout if a rank never answers */
 
 /* ---- ranks communicate through shared memory ---- */
 
@@ -198,7 +198,7 @@ static void test_marks_order_collectives_with_kernels(void **state)
   unsetenv("EMULATED_STREAMS");
 }
 
-/* Other devices do not wait for a rank whose host is busy. */
+/* Checks that other devices do not wait for a rank whose host is busy. */
 static void be_elsewhere(int32_t rank, int32_t ranks)
 {
   static float buffer[1000];

@@ -10,7 +10,7 @@
 
 #include "../../plugins/backend/cuda/pool_windows.h"
 
-/* x [2,3,H,5], y [2,3,P,4]; along the first dimension. */
+/* Returns pooling of x [2,3,H,5] to y [2,3,P,4] along the first dimension. */
 static cuda_pool pool_of(bool adaptive, int64_t H, int64_t P, int64_t kernel, int64_t stride, int64_t padding)
 {
   const brim_pool2d_attr attr = {.kernel = {kernel, 2}, .stride = {stride, 1}, .padding = {padding, 0}};
@@ -18,7 +18,7 @@ static cuda_pool pool_of(bool adaptive, int64_t H, int64_t P, int64_t kernel, in
   return cuda_pool_of(&attr, adaptive, &x, &y, false, 1);
 }
 
-/* The definition, for row `at` of x and place p of y. */
+/* Returns whether place's window contains row `at` of x, by the definition. */
 static bool is_in(const cuda_pool *p, int64_t H, int64_t P, int64_t place, int64_t at)
 {
   if (p->adaptive) return at >= place * H / P && at < ((place + 1) * H + P - 1) / P;

@@ -121,7 +121,7 @@ static void test_a_field_with_a_tab_is_no_choice(void **state)
   assert_int_equal(cuda_profile_add(&p, "gpu", "lib", "", "a"), BRIM_EINTERNAL);
   assert_int_equal(p.count, 0);
   cuda_profile_release(&p);
-  assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK); /* the file does not have it either */
+  assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK); /* the file does not have the refused entries either */
   assert_int_equal(p.count, 0);
   cuda_profile_release(&p);
 }

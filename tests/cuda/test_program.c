@@ -261,7 +261,8 @@ static void check_failed_proof_of(brim_graph *const graph[2])
   for (int i = 0; i < 3; i++) {
     write_tensor(&m, proof, &bad[i]);
     run_program(&m, make_step(1), on_device);
-    write_tensor(&m, proof, &good); /* written after the program; the next programs have no effect all the same */
+    /* The first program has read the bad proof before this write, so the next programs have no effect either. */
+    write_tensor(&m, proof, &good);
     run_program(&m, make_step(2), on_device);
     run_program(&m, make_step(3), on_device);
     OK(m.ops->upload(m.self, m.memory[proof->id], &(double){0}, sizeof(double)));

@@ -59,7 +59,8 @@ static void integers(builder *b, int64_t *out, int64_t count)
   for (int64_t i = 0; i < count && i < BRIM_DIMS_MAX; i++) out[i] = integer(b);
 }
 
-/* may evaluate arguments in any order, so each has a name. */
+/* A compiler may evaluate the arguments of a call in any order, so functions that read several values name each
+ * first. */
 #define UNARY(name)                                                                                                    \
   static brim_tensor *make_##name(builder *b)                                                                          \
   {                                                                                                                    \
@@ -668,7 +669,7 @@ static brim_status train(const described *d, brim_training *t, described_result 
   if (n->task == BRIM_TASK_TOKENS) labels_each = each;
   if (n->task == BRIM_TASK_VALUES) labels_each = n->classes;
   float *values = malloc((size_t)(n->batch * each) * sizeof *values);
-  float *labels = malloc((size_t)(n->batch * labels_each) * sizeof *labels); /* or int32_t, of the same size */
+  float *labels = malloc((size_t)(n->batch * labels_each) * sizeof *labels); /* or int32_t, which has the same size */
   brim_status status = write_parameters(d, t, out);
   for (int step = 0; step < d->steps && status == BRIM_OK; step++) {
     make_batch(d, step, values, n->batch * each, labels, n->batch * labels_each);

@@ -119,7 +119,7 @@ SHIM int openat(int folder, const char *path, int flags, ...)
   return open_file(folder, path, flags, mode);
 }
 
-/* The part of `bytes` that still fits on the disk. */
+/* Returns the part of `bytes` that still fits on the disk. */
 static size_t room_for(size_t bytes)
 {
   const long limit = number_of("BRIM_FILES_FULL_AFTER");

@@ -32,7 +32,7 @@ brim_status __real_brim_trainer_step(brim_trainer *trainer, bool more);
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more);
 
 static int64_t counted_steps;
-static double pause_seconds; /* of a pause in the middle, long enough that policies are asked again */
+static double pause_seconds; /* length of a pause in the run, long enough that brim asks the policies again */
 
 brim_status __wrap_brim_trainer_step(brim_trainer *trainer, bool more)
 {

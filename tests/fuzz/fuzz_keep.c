@@ -1,5 +1,5 @@
 /* Fuzzes data.json, a run's record of its data, with the record of dataset csv: a usable description, or an error.
- * Every description is compared with itself and with none. */
+ * Every description is compared with itself and with a missing one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,7 +37,7 @@ static size_t all_bytes(char *out, size_t room)
 typedef struct back {
   const tokenizer *t;
   const char *text;
-  size_t bytes, at; /* at: the place up to which the tokens are the text */
+  size_t bytes, at; /* at: the length of the text that the tokens have covered */
   bool same;        /* tokens are the text */
   int32_t id[IDS_MAX];
   size_t count;

@@ -46,7 +46,7 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
-/* Scratch of products, in MiB; 0: it cannot be selected. */
+/* Returns the scratch memory of products on a device, in MiB; 0 means that the device cannot be selected. */
 static uint64_t kind_of(int device)
 {
   brim_device_info info;

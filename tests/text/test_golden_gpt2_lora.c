@@ -25,7 +25,7 @@ static brim_graph_options options_of(const golden_run *r, uint32_t frozen_type)
       r, (brim_graph_options){.frozen_type = frozen_type, .task = BRIM_TASK_TOKENS, .classes = VOCABULARY});
 }
 
-/* false: the backend does not exist. */
+/* Loads the plugins and the fixture; returns false if the backend was not built. */
 static bool load(golden_run *r, const char *backend, const char *lora)
 {
   *r = (golden_run){0};

@@ -1,10 +1,10 @@
-/* A model outside brim's tree. ID is defined if a second one is needed. */
+/* A model outside brim's tree. A build that needs a second model defines ID. */
 #include <brim/brim.h>
 
 #ifndef ID
 #define ID "outside"
 #endif
-/* Applied to the output: nothing, or a function of brim's. */
+/* The build may define AFTER as a function of brim that the model applies to its output. */
 #ifndef AFTER
 #define AFTER(g, x) x
 #endif

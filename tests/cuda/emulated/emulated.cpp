@@ -369,7 +369,8 @@ void emulated_connect(bool begins)
     device_bytes_used[current_device()] -= takes("nccl");
 }
 
-/* "12.4" is 12040, as the runtime reports it; without the variable, the driver version of this toolkit. */
+/* Returns the version in EMULATED_DRIVER as the runtime reports it: 12040 for "12.4". Without the variable, returns the
+ * version of this toolkit. */
 static int driver_version()
 {
   const char *text = getenv("EMULATED_DRIVER");
@@ -523,7 +524,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
   *e = CUevent_st{s, s->added, s->capture != nullptr};
   return cudaSuccess;
 }
-/* Each piece of work in a stream takes a microsecond, and all of them begin with the origin's stream. */
+/* Reports times in which each piece of work in a stream takes a microsecond, and all of them begin with the origin's
+ * stream. */
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
 {
   const hold held = enter();

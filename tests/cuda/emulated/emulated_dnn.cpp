@@ -52,7 +52,8 @@ struct tensor {
   }
 };
 
-/* One pixel of x and one of a weight: their product over the channels of a group contributes to an element of y. */
+/* Combines one pixel of x and one of a weight: their product over the channels of a group contributes to an element of
+ * y. */
 EMULATED_OWN void combine(enum cuda_dnn_result result, float *x, float *weight, float *y, int64_t channels)
 {
   if (result == CUDA_DNN_Y)
@@ -61,7 +62,7 @@ EMULATED_OWN void combine(enum cuda_dnn_result result, float *x, float *weight, 
     emulated_add(result == CUDA_DNN_X ? x : weight, *y, result == CUDA_DNN_X ? weight : x, channels);
 }
 
-/* Every product of an x and a weight belongs to one y, whichever of the three is the result. */
+/* Visits every product of an x and a weight. Each belongs to one y, whichever of the three is the result. */
 EMULATED_OWN void convolve(const cuda_dnn_conv &wanted, void *x_at, void *weight_at, void *y_at)
 {
   const cuda_conv &v = wanted.conv;

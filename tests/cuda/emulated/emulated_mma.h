@@ -17,15 +17,15 @@ static inline void emulated_widen(float (&to)[2 * REGISTERS], const uint32_t (&f
   for (int i = 0; i < 2 * REGISTERS; i++) to[i] = cuda_load(&value[i]);
 }
 
-/* One of two arrays, in turn. */
+/* Two arrays that a thread's instructions use in turn. */
 template <typename A> struct emulated_pair {
   A array[2];
   uint8_t turn[EMULATED_THREADS_MAX];
   A &next() { return array[turn[threadIdx.x] ^= 1]; }
 };
 
-/* The factors of a warp, left[row][k] and right[k][column], and their product, which the first lane that goes on
- * computes for all. */
+/* The factors of a warp, left[row][k] and right[k][column], and their product. The first lane that continues computes
+ * the product for all lanes. */
 typedef float emulated_eight __attribute__((vector_size(32)));
 struct emulated_factors {
   float left[16][16];

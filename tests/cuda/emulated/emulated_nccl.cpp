@@ -40,7 +40,7 @@ struct place {
   int device;    /* its number on the bus */
   std::atomic<uint32_t> is_attached, is_finished;
   std::atomic<uint64_t> posted, taken; /* rounds */
-  uint32_t kind, dtype;                /* those of the collective in the round posted last */
+  uint32_t kind, dtype;                /* of the collective whose round was posted last */
   uint64_t bytes;
 };
 struct shared {

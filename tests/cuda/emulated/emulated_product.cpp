@@ -36,7 +36,7 @@ std::vector<float> matrix_of(uint32_t type, const void *from, int64_t at, int64_
   return out;
 }
 
-/* Row by row of d; each element is a sum in the order of k. */
+/* Computes d row by row; each element is a sum in the order of k. */
 void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
 {
   const std::vector<float> a = matrix_of(p.type, o.a, matrix * p.stride_a, p.m, p.k, p.lda, p.transpose_a);

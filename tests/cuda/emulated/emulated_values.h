@@ -15,7 +15,8 @@ static inline void emulated_store(uint32_t type, void *p, int64_t i, float value
 {
   CUDA_WITH_TYPE(type, T, cuda_store(static_cast<T *>(p) + i, value));
 }
-/* For functions that access only memory of the library's own: without checks of addresses their loops use vectors. */
+/* Marks functions that access only the library's own memory. Without checks of addresses the compiler uses vectors in
+ * their loops. */
 #define EMULATED_OWN __attribute__((no_sanitize("alignment")))
 EMULATED_OWN static inline float emulated_dot(const float *a, const float *b, int64_t count)
 {
