@@ -26,7 +26,8 @@ SYMBOLS = ROOT / "tests" / "abi" / "symbols.txt"
 ORDER = ["plugin", "policy", "model", "dataset", "selector", "aggregator", "optimizer", "formula", "schedule", "loss",
          "augment", "backend", "comm", "ops", "tensor", "status", "host", "memory", "engine", "random"]
 MADE = "<!-- Made by scripts/sdk_reference.py: change the {source}, then run it. -->\n"
-# The side of a condition that is shown: C, on the host, with gcc or clang.
+# The lines that a condition of the preprocessor hides: True, those before #else; False, those after it. The reference
+# shows C on the host, with gcc or clang.
 HIDDEN = {"#ifdef __cplusplus": True, "#ifdef __CUDACC__": True, "#if defined(__GNUC__)": False}
 
 # ---- reading headers ----

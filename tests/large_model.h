@@ -15,7 +15,7 @@ static const char *large_name(char out[64], int block, const char *what)
   return out;
 }
 
-/* [N, T, W] -> [N, heads, T, W / heads] */
+/* Reshapes [N, T, W] to [N, heads, T, W / heads]. */
 static brim_tensor *large_heads(brim_graph *g, brim_tensor *x)
 {
   const int64_t dim[] = {brim_shape_of(x).dim[0], LARGE_TOKENS, LARGE_HEADS, LARGE_WIDTH / LARGE_HEADS};

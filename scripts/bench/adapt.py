@@ -83,8 +83,8 @@ def write_idx(folder, name, samples):
 
 
 def make_data(digits, folder):
-    """Two data sets with the same training digits; the test digits are those for choosing the rate, or those for the
-    final test."""
+    """Makes two data sets with the same training digits. The test digits of `choosing` are those for choosing the
+    rate; those of `testing` are for the final test."""
     train, choosing, testing = split(read_digits(digits))
     for name, test in (("choosing", choosing), ("testing", testing)):
         (folder / name).mkdir(exist_ok=True)

@@ -50,7 +50,7 @@ def read_mmlu(package):
 
 
 def read_wordnet(folder):
-    """Questions for the meaning of a noun; the wrong answers are meanings of others of the same field."""
+    """Returns questions for the meaning of a noun. The wrong answers are meanings of other nouns of the same field."""
     fields = {}
     for line in (folder / "data.noun").read_text(encoding="utf-8").splitlines():
         head, _, meaning = line.partition(" | ")

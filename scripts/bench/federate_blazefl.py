@@ -30,7 +30,7 @@ class Data:
 
 
 class Batches:
-    """The batches of a client; training iterates over them once an epoch."""
+    """Holds the batches of a client; training iterates over them once an epoch."""
 
     def __init__(self, job, step, place):
         self.job, self.epochs = job, iter(job.samples(step, place))

@@ -55,7 +55,7 @@ class Mlp(nn.Module):
 # ---- brim's order of samples ----
 
 def philox(counter, key):
-    """Four random numbers for each counter: int64 tensors that hold 32 bits each."""
+    """Returns four random numbers for each counter, as int64 tensors that hold 32 bits each."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):

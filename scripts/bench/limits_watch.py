@@ -25,7 +25,7 @@ class Watch:
 
 
 class Cache:
-    """{key: value} in a file that is written at once."""
+    """A map in a JSON file. Each new value is written to the file at once."""
 
     def __init__(self, path, fresh):
         self.path = path
@@ -73,7 +73,7 @@ def peak_bytes(process):
 
 
 class Lines:
-    """The new lines of a growing file since the last call."""
+    """Reads the lines that a growing file has gained since the last call."""
 
     def __init__(self, path):
         self.path, self.file = path, None

@@ -41,7 +41,7 @@ def start(folder, run, words, **streams):
 
 
 def watch(folder, share):
-    """Returns (seconds, resident bytes) of the run's steps, and the number of times that the neighbour came."""
+    """Returns (seconds, resident bytes) of the run's steps, and how many times the neighbour came."""
     run, neighbour, came, away = start(folder, "run", [*RUN, share]), None, 0, float("inf")
     begin, seen, records = time.monotonic(), [], folder / "run/metrics.jsonl"
     while run.poll() is None:

@@ -51,7 +51,7 @@ def run(width, side, seed):
 
 
 def images(side):
-    """The images of the synthetic dataset with seed 1."""
+    """Returns the images of the synthetic dataset with seed 1."""
     cells, all_images = (side + CELL - 1) // CELL, []
     for i in range(SAMPLES):
         pattern, noise = make_tasks.numbers(make_tasks.PATTERN, i % CLASSES), make_tasks.numbers(make_tasks.TRAIN, i)

@@ -1,4 +1,4 @@
-"""Drawn federations of linear regression, trained by plain loops in double precision."""
+"""Draws federations of linear regression, and trains them by plain loops in double precision."""
 
 import math
 

@@ -19,14 +19,15 @@ import unittest
 
 BINARY = os.path.abspath(os.environ["BRIM_BINARY"])
 SANITIZED = bool(os.environ.get("BRIM_SANITIZE"))
-FULL = os.environ.get("BRIM_TEST_TIER", "full") == "full"  # all cases, however long they take
+FULL = os.environ.get("BRIM_TEST_TIER", "full") == "full"  # runs all cases, however long they take
 FAULT_SHIM = os.environ.get("BRIM_FAULT_SHIM", "")
 FASHION = pathlib.Path(os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 
 # Exit statuses, as listed by `brim --help`.
 DONE, USAGE, LOAD, NO_FIT, FAILED, INTERRUPTED = 0, 2, 3, 4, 5, 6
 
-# A network and data so small that starting the program is most of a run. Plans contain no times of this machine.
+# A network and data so small that starting the program takes most of a run's time. Plans contain no times of this
+# machine.
 SMALL = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
          "dataset.test_count=64", "training.batch_size=128", "backend.threads=1", "memory.timing=false"]
 # The same data with the convolutional network.

@@ -51,7 +51,7 @@ class Symbols(Case):
         rows = [line.split() for line in text.splitlines() if re.match(r" *\d+:", line)]
         exported = {row[7] for row in rows if len(row) > 7 and row[5] == "DEFAULT" and row[6] != "UND"}
         listed = [line for line in (ABI / "symbols.txt").read_text().splitlines() if line and line[0] != "#"]
-        if SANITIZED:  # then tests of internals link libbrim, so it exports all functions
+        if SANITIZED:  # a sanitized libbrim exports all functions, because tests of internals link it
             exported &= set(listed)
         self.assertEqual(len(listed), len(set(listed)), "a symbol is listed twice")
         self.assertEqual(sorted(set(listed) - exported), [],

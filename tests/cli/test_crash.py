@@ -1,5 +1,5 @@
-"""After a process has died, its run can be resumed or says why not, and everything that it held (devices, queues,
-locks) is free for the next process."""
+"""After a process has died, its run can be resumed or says why not. Everything that the process held (devices,
+queues, locks) is free for the next process."""
 
 import json
 import random

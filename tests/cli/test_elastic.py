@@ -79,7 +79,7 @@ class Elastic(ElasticCase):
                 shutil.rmtree(self.folder / run, ignore_errors=True)
 
     def test_memory_that_would_not_help_is_not_returned(self):
-        """The log says so once for each waiting job."""
+        """The log explains once for each waiting job why the run keeps its plan."""
         first = self.begin("first", *CNN, *device_of(4), *ELASTIC, *ENDLESS, "policy.elastic.floor_percent=80")
         for count, batch in ((1, 64), (2, 32)):
             second = self.start("train", "run.dir=second", *CNN, *device_of(4), *WAIT, f"training.batch_size={batch}")

@@ -17,7 +17,8 @@ SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4",
          "federate.checkpoint_every_rounds=2", "memory.timing=false"]
 MLP = [*SMALL, "model=mlp", "model.hidden=[9]"]
-# Factors of training: normalisation with buffers, dropout, several epochs, remainders of many sizes, server optimizers.
+# Kinds of federations, which together have norms with buffers, dropout, several epochs, remainders of many sizes, and
+# server optimizers.
 KINDS = {
     "mlp": [*MLP, "training.batch_size=8"],
     "batch norm": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
@@ -75,7 +76,8 @@ KINDS = {
                   "precision=bf16"],
 }
 
-STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs
+# Files that are equal in the checkpoints of runs whose settings must not change a bit.
+STATE = ["model.safetensors", "optimizer.safetensors"]
 
 
 class Federate(FederationCase):
@@ -121,8 +123,8 @@ class Federate(FederationCase):
             self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries(f"{name} faulty")))
 
     def test_only_clients_that_failed_are_trained_again(self):
-        """This also holds if rounds fail so often that the plan changes meanwhile. The test counts clients when they
-        begin."""
+        """Even if rounds fail so often that the plan changes meanwhile, only the failed clients train again. The
+        test counts clients when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
         names = "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "ditto", "median", "quantized", "async"
         for number, name in some_of(enumerate(names), 3):
@@ -253,7 +255,7 @@ class Federate(FederationCase):
 
     @plain
     def test_fedprox_has_the_same_bits_where_the_backward_pass_updates(self):
-        """Batch norm has buffers; classes have weights, so gradients have a scale."""
+        """The model has batch norm, which has buffers. Classes have weights, so gradients have a scale."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "federate.local=fedprox",
                  "federate.mu=0.5", "loss.class_weights=[1,2,3,4]", "training.batch_size=5"]
         self.federate("step", *words)

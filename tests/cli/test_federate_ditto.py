@@ -41,8 +41,8 @@ class Ditto(DrawnCase):
                 self.assert_close(values, own[c], (name, c))
 
     def test_the_global_model_has_the_bits_of_one_without_personal_models(self):
-        """This holds even if clients keep states for the global model, and with dropout, for which both trainings have
-        separate random numbers."""
+        """Clients may also keep states for the global model. With dropout, both trainings have separate random
+        numbers."""
         for name in ("mlp", "batch norm", "dirichlet", "fedprox", "kept norms", "scaffold", "feddyn", "qfedavg",
                      "quantized"):
             words = [word for word in KINDS[name] if not word.startswith("federate.local_parameters")]

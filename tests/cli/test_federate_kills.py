@@ -15,7 +15,7 @@ WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "partition.alpha=0.3", "total_clients=12", "clients_per_round=5", "rounds=24", "server_optimizer=adam",
          "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false",
          "aggregator=qfedavg"]
-# Clients keep more: controls, and parameters of their own.
+# In these runs clients also keep controls, and parameters of their own.
 KEEPING = [*WORDS, "federate.local=scaffold", "optimizer=sgd", "optimizer.momentum=0", "model.width=8",
            "federate.local_parameters='fc*'"]
 # The clip norm is all that privacy keeps from round to round.

@@ -21,7 +21,8 @@ SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
 TABLE = ["policy=capped", "policy.capped.shares={cpu:0: {server: 0.2, client_1: 16MB, client_3: 0.4}, "
                           "cpu:1: {client_2: 30MB}}"]
 REFUSED = "median", "krum", "edge rounds"  # refused: aggregators that compare all updates, and rounds at edges
-ALIKE = "mlp", "dirichlet", "remainders", "fedprox", "async mlp"  # processes exchange no more than for other kinds
+# For these kinds of federations, processes exchange nothing that other kinds do not exchange too.
+ALIKE = "mlp", "dirichlet", "remainders", "fedprox", "async mlp"
 
 
 def of_three_clients(words):

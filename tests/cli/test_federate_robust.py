@@ -183,7 +183,7 @@ class Robust(FederationCase):
         self.assertNotEqual(models[0], models[2])
 
     def test_running_statistics_are_not_attacked(self):
-        """If they were, variances would become negative."""
+        """An attack on running statistics would make variances negative."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch"]
         self.federate("run", *words, "attack.kind=sign_flip", "attack.share=0.5", "attack.scale=5")
         values, _ = tensors.read(self.checkpoint("run", 4) / "model.safetensors")

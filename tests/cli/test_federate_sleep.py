@@ -12,7 +12,7 @@ LINE = ["network.latency_ms=[100]", "network.jitter_ms=[0]", "network.bandwidth_
 
 class Sleep(FederationCase):
     def test_it_takes_time_and_changes_no_bit(self):
-        """Five clients wait twice for 0.1 s in each of four rounds, one after another."""
+        """In each of four rounds, five clients wait twice for 0.1 s, one after another."""
         words = [*MLP, *LINE, "training.batch_size=8", "parallel_clients=1"]
         self.federate("simulated", *words)
         self.federate("real", *words, "network.sleep=true")

@@ -7,12 +7,12 @@ import subprocess
 
 from support import BINARY, Case, main
 
-# Has a folder of links for each folder of core/, to the folders that it may use.
+# For each folder of core/, a folder of links to the folders that it may use.
 HEADERS = pathlib.Path(BINARY).parent.parent / "core"
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "core"
 
 
-CIRCLE_MAX = 3  # maximum number of files of a folder that call each other, directly or through others
+CIRCLE_MAX = 3  # the most files of a folder that may call each other, directly or through others
 
 
 def calls():

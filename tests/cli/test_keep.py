@@ -53,7 +53,7 @@ class Kept(Case):
                    *(words or ["dataset.label=kind"]), *MLP)
 
     def assert_predicts_without_data(self, *folders):
-        """Asserts the same bytes without the data, also after the run was moved."""
+        """Asserts that predictions have the same bytes without the data, also after the run was moved."""
         before = [self.brim("predict", "run", self.new, *words).out for words in ([], ["--json"])]
         for folder in folders or ["data"]:
             shutil.rmtree(self.folder / folder)

@@ -41,13 +41,14 @@ class LargeModels(Case):
         return json.loads(out)
 
     def test_lora_in_bf16_needs_little(self):
-        """The plans have context 2048, micro-batch 1 and rank 16. The device is too small for them, and they say so."""
+        """The plans have context 2048, micro-batch 1 and rank 16. The device is too small for them, and brim reports
+        that."""
         for name, (config, most) in MODELS.items():
             with self.subTest(name):
                 plan = self.plan(config, "backend=cuda", "precision=bf16", "memory.recompute_budget_mb=1",
                                  status=NO_FIT)
                 self.assertLess(plan["peak_bytes"], most * GIB)
-                # A much smaller plan would be of another model.
+                # A much smaller plan would belong to another model.
                 self.assertGreater(plan["peak_bytes"], 0.8 * most * GIB)
 
     def test_what_fits_on_a_card_is_exact(self):
@@ -127,7 +128,7 @@ class LargeModels(Case):
         self.assertTrue(all(2900 < row["longest"]["context"] <= 3000 for row in rows))
 
     def test_a_budget_between_a_peak_and_its_own_gives_the_same_plan(self):
-        """The planner relies on this when it caches peaks."""
+        """The planner relies on this property when it caches peaks."""
         drawn = random.Random(7)
         whole = self.plan(SMALL, "backend=cpu", "memory.recompute=none", context=256)["peak_bytes"] >> 20
         for _ in range(6):

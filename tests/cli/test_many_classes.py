@@ -71,7 +71,7 @@ class ManyClasses(Case):
             self.assertAlmostEqual(inside[key], whole[key], delta=1e-5 * whole[key])
         for key in ("train_accuracy", "test_accuracy", "test_accuracy_top1000"):
             self.assertAlmostEqual(inside[key], whole[key], delta=0.02) # rounding may change a prediction
-        logits = 128 * 5000 * 4 # at most half of them exist at a time, or a fifth with recompute
+        logits = 128 * 5000 * 4 # the plan has at most half of the logits at a time, or a fifth with recompute
         self.assertLess(inside["planned_peak_bytes"] + 0.45 * logits, whole["planned_peak_bytes"])
         self.train("again", *MANY, "memory.recompute=blocks")
         self.assertLess(self.summary("again")["planned_peak_bytes"] + 0.75 * logits, whole["planned_peak_bytes"])

@@ -45,7 +45,7 @@ class Policies(Case):
                 self.assertIn(f"{event['by']}: {event['choice']}{reason}\n", result.err)
 
     def lines(self, result, policy):
-        """Returns the decisions of a run that did not begin, from its log."""
+        """Returns the decisions from the log of a run that did not begin."""
         return re.findall(rf"(?m)^(?:\[.*\] )?policy\.{policy}: (.*?)(?:: .*)?$", result.err)
 
     def reasons(self, run):
@@ -112,7 +112,7 @@ class Robust(Policies):
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_share_of_the_host_is_not_left_by_any_policy(self):
-        """The user set the limit. A policy of the tests asks to leave the device."""
+        """The user set the device's limit. Then a test's policy asks to leave the device, which brim refuses."""
         policy = ["--plugin-path", PLUGINS / "policy.so"]
         words = [*CNN, "policy=to_host", "training.batch_size=1024", "min_batch_size=256"]
         result = self.brim(*policy, "train", *words, *devices_of(5), "run.dir=run", status=NO_FIT)
@@ -148,7 +148,7 @@ class Robust(Policies):
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
                             status=NO_FIT)
         self.assert_error(result, "no device of backend 'cpu' has 17.0 MiB free (min_gpu_memory_mb)")
-        # the run does not move to a device that has less than that
+        # The run does not move to a device with less free memory than min_gpu_memory_mb.
         result = self.train("none", *CNN, *two, "policy=robust", "training.batch_size=1024", "min_gpu_memory_mb=16",
                             "min_batch_size=1024", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0"])

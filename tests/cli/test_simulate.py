@@ -181,10 +181,10 @@ class Simulate(Case):
         plan = self.brim("plan", *CNN, "--json").json
         job, = self.one(world, *CNN)["jobs"]
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
-        # The scenario's own settings need more memory.
+        # Without *CNN, brim plans the scenario's own settings, which need more memory.
         self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")
         held_back = self.one(world, *CNN, "memory.headroom_mb=auto")["jobs"][0]
-        # The same as on a GPU of 40 MB.
+        # headroom_mb=auto keeps as much memory free as on a real GPU of 40 MB.
         self.assertEqual((held_back["samples"], held_back["end"] == "finished"), (0, False))
         self.assertIn("no option 'mpl' in group 'model'", self.simulate(world, "model=mpl", status=USAGE).err)
         job, = self.one(world, *CNN, "policy=swarm", "policy.swarm.small_model=mlp", status=USAGE)["jobs"]

@@ -88,8 +88,8 @@ class Choice(Times):
 
 
 class Doubts(Times):
-    """Times may be doubtful, for example because other programs used the machine. Here they are a hundredth of the true
-    times."""
+    """Times may be doubtful, for example because other programs used the machine. In these tests doubtful times are
+    a hundredth of the true ones."""
     AUTO = [*NET, *AUTO, "training.steps=24"]
 
     def setUp(self):

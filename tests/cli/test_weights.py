@@ -166,7 +166,7 @@ class Resumed(Weights):
                    "training.checkpoint_every_steps=2")
 
     def stop_after(self, step):
-        """Makes the run look as if it had been killed at that point."""
+        """Makes the run look as if it had been killed after the checkpoint of this step."""
         shutil.copytree(self.folder / "whole", self.folder / "run", symlinks=True)
         (self.folder / "run/summary.json").unlink()
         for later in [number for number in self.steps("run") if number > step]:

@@ -505,7 +505,7 @@ class Selectors(unittest.TestCase):
             with_update = [k for k in w.candidates if math.isfinite(w.norm[k])]
             never = [k for k in w.candidates if w.last[k] >= 0 and k not in with_update]
             needed = max(0, w.wanted - len(new) - len(with_update))
-            if needed:  # then it also takes all clients that have an update
+            if needed:  # if new clients and those with an update are too few, the selector takes all of them
                 self.assertEqual(set(chosen), {*new, *with_update, *w.highest(lambda k: w.u(0, k), needed, never)})
                 return
             taken = []

@@ -67,7 +67,7 @@ static int is_visible(const struct dirent *entry)
   return entry->d_name[0] != '.';
 }
 
-/* Sorted by name, so that the mutations do not depend on the file system. */
+/* Reads the files sorted by name, so that the mutations do not depend on the file system. */
 static void read_corpus(const char *folder)
 {
   struct dirent **entry;

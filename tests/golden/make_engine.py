@@ -891,7 +891,7 @@ def train(case, dtype):
                 elif case.optimizer == "lion" and each.any():  # lion takes signs
                     share = each[each > 0].min()
                 case.least_share = min(case.least_share, share.item() / all_norm)
-            elif not is_buffer(name):  # no gradient reaches it: PyTorch does not change it, but in brim it decays
+            elif not is_buffer(name):  # PyTorch does not change a parameter without a gradient, but in brim it decays
                 value.grad = torch.zeros_like(value)
         losses.append((total / weight).item())
         optimizer.step()

@@ -16,8 +16,8 @@ static const brim_param params[] = {
 
 enum { WIDTH = 6, LONGEST = 64 };
 
-/* Tokens and their positions, with more positions than a sample has; the graph's result for a sample is added at each
- * position, and the logits use the tokens' own weights. */
+/* Embeds tokens and their positions; there are more positions than a sample has. The graph's result for a sample is
+ * added at each position, and the logits use the tokens' own weights. */
 static brim_tensor *answer_tokens(const random_graph *r, brim_graph *g)
 {
   const brim_init init = {BRIM_INIT_NORMAL, 0.3};

@@ -1,5 +1,5 @@
-/* token_lstm: the smallest language model. The embedding of each token, an LSTM over them, and a product that gives the
- * logits of the next token; `tied`: with the embedding's own weights. */
+/* token_lstm: the smallest language model. It has the embedding of each token, an LSTM over the embeddings, and a
+ * product that gives the logits of the next token. With `tied` the product uses the embedding's weights. */
 #include "brim/model.h"
 #include "brim/plugin.h"
 

@@ -84,8 +84,8 @@ static void packing_is_best_fit_decreasing(void **state)
   }
 }
 
-/* Lengths like those of Alpaca's 52,002 rows: median about 80 tokens, mean about 110, few of more than 500. No packing
- * needs fewer rows than the tokens fill. */
+/* The lengths are like those of Alpaca's 52,002 rows: median about 80 tokens, mean about 110, few of more than 500. No
+ * packing needs fewer rows than the tokens fill. */
 static void rows_of_alpacas_lengths_are_at_least_98_percent_full(void **state)
 {
   uint32_t *places = calloc(COUNT_MAX, sizeof *places);

@@ -1,5 +1,6 @@
-"""Chat templates beside Jinja2 (Debian's python3-jinja2) with the settings of transformers. brim either gives the same
-bytes and spans, or refuses a template: it never gives other bytes. BRIM_RENDER is the program of render.c."""
+"""Compares chat templates rendered by brim with Jinja2 (Debian's python3-jinja2) with the settings of transformers.
+brim either gives the same bytes and spans, or refuses a template: it never gives other bytes. BRIM_RENDER is the
+program of render.c."""
 
 import os
 import pathlib

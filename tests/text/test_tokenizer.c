@@ -345,7 +345,7 @@ static void wrong_merges_are_refused_with_their_line(void **state)
   free(vocabulary);
 }
 
-/* A tokenizer.json with one change. */
+/* Expects an error for a tokenizer.json with one change. */
 static void expect_tokenizer_error(const char *in, const char *key, const char *json, const char *text)
 {
   json_t *root = json_load_file(GOLDEN "/tokenizer.json", 0, NULL);

@@ -12,7 +12,7 @@
 
 /* ---- files ---- */
 
-/* Tokens first, first + step, ... in a file of `width` bytes each, with a header or without. */
+/* Writes a file of tokens first, first + step, ... in `width` bytes each, with a header or without. */
 static const char *put_tokens(const char *name, int32_t width, bool header, int64_t count, uint32_t first,
                               uint32_t step)
 {
@@ -113,8 +113,8 @@ static void check_window(const windows *w, int64_t index, int32_t first)
 static void windows_lie_in_one_file_each(void **state)
 {
   windows w = make_windows(4, 4, 1000);
-  add(&w, "a", 13, 0);   /* 3 windows; the last needs the token after it */
-  add(&w, "b", 4, 100);  /* none: the last token has no answer */
+  add(&w, "a", 13, 0);   /* 3 windows; the last answer is the 13th token */
+  add(&w, "b", 4, 100);  /* no window: the last token has no answer */
   add(&w, "c", 5, 200);  /* 1 */
   add(&w, "d", 0, 300);  /* none */
   add(&w, "e", 12, 400); /* 2 */

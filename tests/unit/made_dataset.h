@@ -85,7 +85,7 @@ static const brim_dataset_ops made_ops = {
 static const brim_plugin made_plugin = {
     .size = sizeof(brim_plugin), .kind = BRIM_DATASET, .id = "made", .help = "for tests", .ops = &made_ops};
 
-/* `count` images [channels, rows, columns] of bytes with as many classes; 17 test images. */
+/* Makes `count` images [channels, rows, columns] of bytes with as many classes, and 17 test images. */
 static inline made made_images(int64_t count, int64_t channels, int64_t rows, int64_t columns)
 {
   made m = {.describes_unopened = true, .fail_read = -1, .bad_label = -1};
@@ -98,7 +98,7 @@ static inline made made_images(int64_t count, int64_t channels, int64_t rows, in
   return m;
 }
 
-/* `count` sequences of `length` tokens from a vocabulary of 50; 17 test sequences. */
+/* Makes `count` sequences of `length` tokens from a vocabulary of 50, and 17 test sequences. */
 static inline made made_tokens(int64_t count, int64_t length)
 {
   made m = made_images(count, 1, 1, 1);
@@ -111,7 +111,7 @@ static inline made made_tokens(int64_t count, int64_t length)
   return m;
 }
 
-/* `count` sequences [length, features] with `targets` real numbers each; 17 test sequences. */
+/* Makes `count` sequences [length, features] with `targets` real numbers each, and 17 test sequences. */
 static inline made made_values(int64_t count, int64_t length, int64_t features, int64_t targets)
 {
   made m = made_images(count, 1, 1, 1);

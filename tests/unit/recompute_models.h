@@ -39,7 +39,7 @@ static brim_tensor *convolved(brim_graph *g, brim_tensor *x, const char *name)
   return brim_conv2d(g, name, x, CHANNELS, (brim_conv2d_options){.kernel = {3, 3}, .padding = {1, 1}});
 }
 
-/* A convolution, an optional norm, relu. */
+/* Builds a convolution, an optional norm, and relu. */
 static brim_tensor *chain_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
 {
   char text[64];
@@ -47,7 +47,7 @@ static brim_tensor *chain_block(brim_graph *g, brim_tensor *x, const char *name,
   return brim_relu(g, normalised(g, x, part(text, name, "norm"), norm));
 }
 
-/* The basic block of He et al., Deep Residual Learning for Image Recognition, 2016. */
+/* Builds the basic block of He et al., Deep Residual Learning for Image Recognition, 2016. */
 static brim_tensor *residual_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
 {
   char text[64];
@@ -58,7 +58,7 @@ static brim_tensor *residual_block(brim_graph *g, brim_tensor *x, const char *na
   return brim_relu(g, brim_add(g, x, y));
 }
 
-/* A pre-norm block: norms before attention and before the MLP, with residual connections. */
+/* Builds a pre-norm block: norms before attention and before the MLP, with residual connections. */
 static brim_tensor *transformer_of(brim_graph *g, brim_tensor *x, const char *name, double dropout)
 {
   char text[64];
@@ -79,7 +79,7 @@ static brim_tensor *transformer_block(brim_graph *g, brim_tensor *x, const char 
   return transformer_of(g, x, name, 0.1);
 }
 
-/* The same block, with sum and norm as one node. */
+/* Builds the same block, with sum and norm as one node. */
 static brim_tensor *plain_transformer_block(brim_graph *g, brim_tensor *x, const char *name, enum norm norm)
 {
   (void)norm;

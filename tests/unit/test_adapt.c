@@ -15,7 +15,7 @@
 
 #define ATTEMPTS_MAX 32
 
-/* Work that has memory for `room` samples, or fails `failures` times, and records its calls. */
+/* Work that has memory for `room` samples, or fails `failures` times. It records its calls. */
 typedef struct work {
   int64_t room;     /* most samples that fit; for brim_adapt_batch */
   int failures;     /* the number of first attempts that fail; for brim_retry */
@@ -243,7 +243,7 @@ static void only_divisors_are_tried_even_first(void **state)
   work w = {0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);
   assert_tried(&w, 5, (int64_t[]){30, 15, 6, 3, 1}, 90);
-  /* A prime number, and a micro-batch larger than the batch. */
+  /* The batch is a prime number, and smaller than the micro-batch. */
   options = (brim_adapt_options){.effective_batch = 97, .micro_batch = 1000};
   w = (work){0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);

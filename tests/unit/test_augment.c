@@ -60,7 +60,7 @@ static void apply(const brim_plugin *plugin, const void *params, brim_augment_sa
   if (got != strtoull(word, NULL, 16)) fail_msg("%s, case %" PRId64, plugin->id, s->index);
 }
 
-/* The parameters' layout, as in the tables. */
+/* The layout of the parameters, as in the tables. */
 typedef struct randaugment {
   int64_t operations, magnitude, bins;
 } randaugment;

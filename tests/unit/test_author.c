@@ -63,8 +63,8 @@ static void test_operations_with_parameters_need_a_name(void **state)
   }
 }
 
-/* More parameters than the table of names holds at first, so that it grows; all are found by name, value and
- * gradient. */
+/* The test has more parameters than the table of names holds at first, so the table grows. All are found by name, value
+ * and gradient. */
 static void test_many_parameters_are_distinguished(void **state)
 {
   brim_graph *g = graph(2);

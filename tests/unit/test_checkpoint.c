@@ -105,7 +105,8 @@ static void a_checkpoint_is_not_deleted_while_it_is_read(void **unused)
   assert_false(scratch_exists(scratch("read/checkpoints/step-00000020")));
 }
 
-/* Links, checkpoints and deletions change all the time. */
+/* A child process changes links, writes checkpoints and deletes them all the time, while the test reads the last
+ * one. */
 static void the_last_one_exists_throughout_a_run(void **unused)
 {
   (void)unused;

@@ -127,7 +127,7 @@ static void validation_is_kept_out_of_training_in_every_epoch(void **state)
   }
   for (int64_t i = 0; i < 20; i++) /* validation data always have one order */
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), label_at(&data, BRIM_PART_VALIDATION, 1, i));
-  for (int64_t i = 0; i < 20; i++) { /* at the places that data.h states */
+  for (int64_t i = 0; i < 20; i++) { /* the validation samples are at the places that data.h states */
     brim_permutation split;
     brim_permutation_init(&split, 5, BRIM_STREAM_SPLIT, 0, COUNT);
     assert_int_equal(label_at(&data, BRIM_PART_VALIDATION, 0, i), brim_permutation_at(&split, (uint64_t)(180 + i)));

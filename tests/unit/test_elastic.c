@@ -291,7 +291,7 @@ static void a_plan_is_not_changed_for_little(void **state)
 {
   fixture f;
   BEGIN(&f, AT_ONCE, "policy.elastic.min_gain_percent=50");
-  f.waits_for = 101; /* 1 MiB is missing, 180 would be enough */
+  f.waits_for = 101; /* the job lacks 1 MiB; 180 would be enough, but are less than 50 % */
   assert_true(changes(&f, 0));
   assert_int_equal(f.own, 130);
   f.waits_for = 0;

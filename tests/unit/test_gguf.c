@@ -133,7 +133,7 @@ static void add_text(bytes *b, const char *text)
   add(b, text, strlen(text));
 }
 
-/* A file with an architecture and a tensor [2, 32]. */
+/* Builds a file with an architecture and a tensor [2, 32]. */
 static bytes build(uint32_t version, uint64_t tensors, uint32_t type, uint64_t row, uint64_t offset)
 {
   bytes b = {.count = 0};

@@ -28,7 +28,7 @@ static int make_folder(void **state)
   return made ? 0 : -1;
 }
 
-/* The picture of a class, in the caller's memory. */
+/* Reads the picture of a class, into the caller's memory. */
 static brim_picture read_picture(const char *gray, int64_t class, int64_t *channels)
 {
   const dataset_param given[] = {{.key = "path", .text = scratch_root}, {.key = "gray", .text = gray}, {.key = NULL}};

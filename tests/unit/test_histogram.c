@@ -17,7 +17,7 @@
 static float value[VALUES], other[VALUES];
 static brim_histogram histogram, part, change; /* too large for a test's stack frame */
 
-/* Any bits: subnormal numbers, infinities and NaN of both signs, and all exponents. */
+/* Draws any bits: subnormal numbers, infinities and NaN of both signs, and all exponents. */
 static void draw(float *out, uint32_t seed)
 {
   uint64_t state = seed;
@@ -33,7 +33,7 @@ static void draw(float *out, uint32_t seed)
   memcpy(out + 1, edges, sizeof edges);
 }
 
-/* The bin of a finite value that is not zero, by its exponent as frexp gives it. */
+/* Returns the bin of a finite value that is not zero, by its exponent as frexp gives it. */
 static int bin_of(float x)
 {
   int exponent;

@@ -26,7 +26,7 @@ typedef struct bytes {
   size_t count;
 } bytes;
 
-/* An IDX file with the values 0, 1, 2, ... (mod `modulus`) in row-major order. */
+/* Returns an IDX file with the values 0, 1, 2, ... (mod `modulus`) in row-major order. */
 static bytes idx_bytes(unsigned type, int rank, const uint32_t *dim, size_t values, unsigned modulus)
 {
   bytes b = {.at = {0, 0, (unsigned char)type, (unsigned char)rank}, .count = 4};

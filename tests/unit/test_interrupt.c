@@ -100,7 +100,7 @@ static void test_the_run_gets_sigint(void **state)
 static void test_another_run_with_its_pid_gets_nothing(void **state)
 {
   const pid_t run = start_child(true);
-  /* Another start time: not the run that the user saw. */
+  /* A slot with another start time stands for another run than the one that the user saw. */
   assert_int_equal(brim_interrupt(run, slot_of(run).started - 1), BRIM_EINVAL);
   assert_int_equal(brim_interrupt(run, NAN), BRIM_EINVAL);
   assert_true(is_alive(run));

@@ -218,7 +218,7 @@ static void never_looks_further_ahead_than_its_slots(void **state)
     assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
-  brim_loader_close(loader);              /* only now may the test read `asked` */
+  brim_loader_close(loader);              /* only after the threads have ended may the test read `asked` */
   assert_in_range(f.order.asked, 20, 22); /* the micro-batch in use is one of the three */
 }
 
@@ -260,7 +260,7 @@ static void closes_at_any_moment(void **state)
         const brim_batch *b = NULL;
         assert_int_equal(brim_loader_next(loader, &b), BRIM_OK);
       }
-      /* All slots fill up, and the threads wait. */
+      /* Sometimes the threads get the time to fill all slots and to wait. */
       if (taken % 3 == 0) nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
       brim_loader_close(loader);
     }

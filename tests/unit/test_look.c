@@ -247,7 +247,7 @@ static void a_place_starts_when_enough_runs_have_ended(void **state)
   add_ticket("cpu:0", 62, cpu0, 1);
   brim_look_expect(&made);
   assert_starts(0, 1000); /* the device has room already */
-  assert_starts(1, NAN);  /* it needs all that the first run takes, whose end is unknown */
+  assert_starts(1, NAN);  /* the first run holds the needed memory, and its end is unknown */
   made.ticket[1].need_bytes = 56 * MIB;
   brim_look_expect(&made);
   assert_starts(1, 1050);

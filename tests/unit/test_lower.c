@@ -23,7 +23,7 @@ static size_t count_of(const brim_graph *g, const char *op)
   return count;
 }
 
-/* Two layers with the same weight, a norm between them, and a loss. */
+/* Builds two layers with the same weight, a norm between them, and a loss. */
 static brim_graph *make(uint32_t real, uint32_t activations)
 {
   brim_graph *g = brim_graph_create(real, 4, true);

@@ -297,7 +297,7 @@ static const brim_program *updating(const brim_plan *plan)
   return &plan->program[plan->request.update.in_backward ? 0 : plan->program_count - 1];
 }
 
-/* The bytes of all states of a group. */
+/* Returns the bytes of all states of a group. */
 static uint64_t group_bytes(const brim_program *p, const brim_offload_group *g, int32_t *updates)
 {
   uint64_t bytes = 0;

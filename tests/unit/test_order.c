@@ -104,7 +104,7 @@ static void steps_win_over_epochs(void **unused)
 
 /* ---- several ranks ---- */
 
-/* The weights of some ranks, which divide a step; NULL: equal parts. */
+/* Ranks whose weights divide a step. NULL: all ranks have equal parts. */
 typedef struct ranks_of_step {
   int32_t ranks;
   const int64_t *weight;

@@ -137,7 +137,7 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
 }
 
 /* The norm right before a sum becomes one node with the sum and the relu. dx overwrites x, and the gradient of the
- * other operand overwrites dy. / */
+ * other operand overwrites dy. */
 static void the_end_of_a_residual_block_is_one_node(void **unused)
 {
   (void)unused;
@@ -179,7 +179,8 @@ static void fusion_with_recompute_never_needs_more_memory(void **unused)
     }
 }
 
-/* The first linear's result is read twice, the second's is the output, and the third's goes through a view to relu. */
+/* Builds linear layers. The first one's result is read twice, the second one's is the output, and the third one's goes
+ * through a view to relu. */
 static brim_status build_read_twice(const void *self, brim_graph *g)
 {
   (void)self;
@@ -237,7 +238,7 @@ static void a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0(void **u
   brim_plan_free(plan);
 }
 
-/* conv1d ends with a view. The backend chooses the gradient's kernel by the memory layout. */
+/* Builds a conv1d, which ends with a view. The backend chooses the gradient's kernel by the memory layout. */
 static brim_status build_conv1d(const void *self, brim_graph *g)
 {
   (void)self;

@@ -33,7 +33,7 @@ static void a_kept_output_is_not_overwritten(void **unused)
   brim_plan *plan = NULL;
   assert_int_equal(brim_plan_create(&request, &plan), BRIM_OK);
   assert_int_equal(brim_plan_check(plan), BRIM_OK);
-  for (int i = 0; i < 2; i++) { /* training, in which the loss's gradient could overwrite it, and evaluation */
+  for (int i = 0; i < 2; i++) { /* in training the loss's gradient could overwrite the output; then evaluation */
     const brim_program *p = &plan->program[i];
     const brim_tensor *output = p->graph->output;
     const int32_t own = p->tensor_buffer[output->id];

@@ -8,7 +8,7 @@
 
 #include "plan_models.h"
 
-/* Three layers with the same weight. */
+/* Builds three layers with the same weight. */
 static brim_status build_tied(const void *self, brim_graph *g)
 {
   (void)self;
@@ -93,7 +93,7 @@ static void a_slice_of_a_parameter_sums_the_gradients_of_its_uses(void **unused)
   brim_plan_free(plan);
 }
 
-/* The number of gradients of the tied weight differs between programs. */
+/* Builds a model in which the number of gradients of the tied weight differs between programs. */
 static brim_status build_tied_by_batch(const void *self, brim_graph *g)
 {
   brim_tensor *x = brim_flatten(g, brim_input(g));
@@ -104,7 +104,7 @@ static brim_status build_tied_by_batch(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* The number of uses is the same in all programs, but they use other rows. */
+/* Builds a model with the same number of uses in all programs, but of other rows. */
 static brim_status build_slice_by_batch(const void *self, brim_graph *g)
 {
   (void)self;

@@ -162,7 +162,7 @@ static void the_first_plan_between_steps_wins(void **state)
   assert_int_equal(plan.micro_batch, 64);
   assert_int_equal(plan.within_bytes, 0);
   assert_string_equal(plan.reason, "as others want it");
-  f.made[1].step_plan.micro_batch = 0; /* a reason without a new plan */
+  f.made[1].step_plan.micro_batch = 0; /* the policy gives a reason but no new plan */
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_OK);
   f.made[1].step_plan.micro_batch = 48;
   assert_int_equal(ask_for_step(&f, &plan, &policy), BRIM_ECONFIG);
@@ -240,7 +240,7 @@ static void an_impossible_plan_is_refused(void **state)
     const char *want;
   } cases[] = {
       {{.micro_batch = 0}, "policy.first chose the micro-batch 0" NONE_OF_THEM},
-      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* it is a divisor, but too small */
+      {{.micro_batch = 16}, "policy.first chose the micro-batch 16" NONE_OF_THEM}, /* 16 is a divisor, but too small */
       {{.micro_batch = 48}, "policy.first chose the micro-batch 48" NONE_OF_THEM},
       {{.micro_batch = -64}, "policy.first chose the micro-batch -64" NONE_OF_THEM},
       {{.micro_batch = 64, .precision = BRIM_TAKE_FP16},

@@ -12,7 +12,7 @@
 #include "memory/pressure.h"
 #include "scratch.h"
 
-#define LOOKS_MAX 20000 /* 1 ms each; more than any machine needs */
+#define LOOKS_MAX 20000 /* one look takes 1 ms; no machine needs as many */
 
 static void put_machine(int used_percent)
 {

@@ -165,7 +165,7 @@ static void check_bytes(const deep *d)
     if (!is_tier("full") && level % 3 != 1 && level != r.levels) continue;
     tried++;
     brim_plan *plan = plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + r.bytes[level] * 103 / 100);
-    uint64_t flops = 0; /* of the level; a plan that recomputes as many was made from it */
+    uint64_t flops = 0; /* the level's work: a plan with equal work was made from this level */
     for (size_t i = 0; i < g->forward_count; i++)
       flops += dropped[i] && !g->node[i]->descriptor->traits.view ? brim_op_cost(g->node[i]).flops : 0;
     if (flops == plan->program[0].graph->recomputed_flops) {

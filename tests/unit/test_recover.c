@@ -32,7 +32,7 @@ static struct {
   enum point point;
   int64_t first, times, calls, failed;
   brim_status status;
-  int64_t places, full; /* arenas placed so far; the first of `full_times` arenas that do not fit */
+  int64_t places, full; /* `places`: arenas placed so far; `full`: the first of `full_times` arenas that do not fit */
   int64_t full_times;
 } fault;
 
@@ -123,7 +123,7 @@ typedef struct kind {
   const char *const *words; /* NULL at the end */
 } kind;
 
-/* Steps of 64 samples and one of 58 an epoch; evaluations, checkpoints and records are due at different steps. */
+/* An epoch has steps of 64 samples and one of 58. Evaluations, checkpoints and records are due at different steps. */
 static const char *const common[] = {"dataset=synthetic",           "dataset.train_count=292",
                                      "dataset.test_count=40",       "dataset.validation_fraction=0.15",
                                      "training.batch_size=64",      "training.steps=8",

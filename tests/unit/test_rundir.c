@@ -213,7 +213,7 @@ static void a_cache_file_is_written_by_one_process(void **state)
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &other), BRIM_OK);
   assert_int_equal(other, -1);
-  /* Does not touch the first process's file. */
+  /* This call does not touch the file of the first process. */
   assert_int_equal(brim_cache_begin(scratch("cache/b.bin"), &next), BRIM_OK);
   assert_int_equal(write(fd, "a", 1), 1);
   assert_int_equal(brim_cache_end(scratch("cache/a.bin"), &fd, true), BRIM_OK);

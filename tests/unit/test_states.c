@@ -215,7 +215,7 @@ static void flip_bit(long byte, int bit)
   assert_int_equal(fclose(file), 0);
 }
 
-/* Every bit of the state and of its stamp. */
+/* Flips bits of the state and of its stamp, one at a time, and expects the check to find each. */
 static void a_damaged_state_is_found_when_it_is_checked(void **state)
 {
   brim_states *s = open_states(BRIM_STATES_CREATE);

@@ -231,7 +231,7 @@ static brim_data open_any(const brim_settings *s)
   return data;
 }
 
-/* Values of a sample, as bytes: 0..255. */
+/* Returns the values of a sample as bytes: 0..255. */
 static int32_t sample_of(const brim_data *data, int64_t epoch, int64_t i, float *values)
 {
   int32_t label = -1;

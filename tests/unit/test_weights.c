@@ -183,7 +183,7 @@ static void shards_that_are_not_those_of_the_index_are_refused(void **state)
   write_shard(scratch("mixed/1.safetensors"), "b", NULL);
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has no tensor 'a'");
-  /* Both files have c, but the index lists it only for the other. */
+  /* Both files have tensor c, but the index lists it only for the second file. */
   write_shard(scratch("mixed/1.safetensors"), "a", "c");
   assert_int_equal(brim_weights_files_open(scratch("mixed"), &files), BRIM_ELOAD);
   assert_error("1.safetensors' has a tensor 'c' that");

@@ -147,7 +147,7 @@ static void errors_have_positions(void **state)
   check_refused("a: \0b\n", 6, "control character U+0000\n  f.yaml:1:4");
 }
 
-/* `open` n times, `middle`, `close` n times. */
+/* Appends `open` n times, `middle`, and `close` n times. */
 static void nest(brim_text *text, const char *open, const char *middle, const char *close, int n)
 {
   brim_text_clear(text);
