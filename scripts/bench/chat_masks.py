@@ -38,7 +38,7 @@ def conversation(draw):
 
 
 def make_tokenizer(path, template, folder):
-    """The tokenizer with the template's special tokens."""
+    """Returns the tokenizer with the template's special tokens."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), bos_token="<|im_start|>", eos_token="<|im_end|>")
     special = sorted(set(re.findall(SPECIAL, template)))
     tokenizer.add_special_tokens({"additional_special_tokens": special})

@@ -174,8 +174,8 @@ class Job:
         return model.to(self.dtype)
 
     def train(self, model, step, place, mu=0.0, correction=()):
-        """Plain PyTorch training, with FedProx if configured; returns the number of samples. A correction, one value
-        for each parameter, is added to the gradients (SCAFFOLD)."""
+        """Trains in plain PyTorch, with FedProx if configured; returns the number of samples. A correction, one
+        value for each parameter, is added to the gradients (SCAFFOLD)."""
         anchor = [p.detach().clone() for p in model.parameters()] if mu else []
         optimizer = torch.optim.SGD(model.parameters(), lr=self["rate"])
         for x, y in self.batches(step, place):

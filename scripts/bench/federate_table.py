@@ -78,7 +78,7 @@ def search(brim, case, options):
 
 
 def table(cases, options):
-    """Rows in the paper's order: E and B, and each partition's rounds relative to FedSGD's."""
+    """Returns rows in the paper's order: E and B, and each partition's rounds relative to FedSGD's."""
     names = list(PARTITIONS)
     lines = ["| E | B | updates a round | " + " | ".join(f"{name} | beside FedSGD" for name in names) + " |",
              "|---|---|---|" + "---|---|" * len(names)]

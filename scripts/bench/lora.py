@@ -167,7 +167,7 @@ def main():
                           if mode}
             for brim, sizes in BRIM.items():
                 contenders[brim] = lambda sizes=sizes: run_brim(options, words, *sizes)
-            train(options, words, *BRIM["brim 4 x 1"], 1)  # not counted: it only reads the model's file into memory
+            train(options, words, *BRIM["brim 4 x 1"], 1)  # not counted: it brings the model's file into memory
             results = {contender: [] for contender in contenders}
             for turn in range(options.rounds):
                 # every second round goes in reverse order, so that no program always comes second

@@ -42,8 +42,8 @@ class Correct:
                       "training.steps=6"]
 
     def alone(self):
-        """Checks that need the device alone; they are the fastest, so they come first. Two ranks on one device take
-        turns on it to wait for each other, and would take turns with other processes too."""
+        """Returns the checks that need the device alone; they are the fastest, so they come first. Two ranks on one
+        device take turns on it to wait for each other, and would take turns with other processes too."""
         ranks = Job([*(f"two ranks, dist.shard={s}: the losses of one" for s in ("none", "optimizer", "gradients")),
                      "two ranks: the same bits again"], 120, self.ranks)
         return [Job("a first step", 60, self.first_step),
@@ -58,8 +58,8 @@ class Correct:
                      for what in ("placed as planned", "the same bits")], 60, self.federate)]
 
     def together(self):
-        """Checks that may share the device: shards run side by side, because a check that runs out of time has no other
-        result."""
+        """Returns the checks that may share the device. Shards run side by side, because a check that runs out of
+        time has no other result."""
         sanitizers = [Job(f"{tool} of own kernels, shard {shard + 1} of {self.thirds}", 400,
                           self.sanitize(tool, shard))
                       for shard in range(self.thirds) for tool in TOOLS]

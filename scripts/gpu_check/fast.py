@@ -54,7 +54,7 @@ class Fast:
                 Job("attention of gpt2-124M with dropout", 120, self.attention)]
 
     def together(self):
-        """Checks whose speed depends on the processor: compilers, and plans."""
+        """Returns the checks whose speed depends on the processor: compilers, and plans."""
         return [*(Job(f"plan under {cap} GB, {case}", 200, self.plan_under(case, cap))
                   for case in self.with_caps for cap in self.caps),
                 *(Job(f"torch compiles {case}", 200, self.prepare(case)) for case in self.cases)]

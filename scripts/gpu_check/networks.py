@@ -26,7 +26,7 @@ def training(batch, steps, accumulation=1, rate="1e-3"):
 
 
 def gpt2(reduced, layers, batch, steps, dropout=0.0):
-    """GPT-2 with the given number of layers of its smallest size."""
+    """Returns GPT-2 with the given number of layers of its smallest size."""
     size = ["model.layers=1", "model.width=32", "model.heads=2", "model.context=32", *tokens(64, 32)] if reduced else [
         f"model.layers={layers}", *tokens(50257, 1024)]
     return ["model=gpt2", f"model.dropout={dropout}", *size, *training(2 if reduced else batch, steps)]

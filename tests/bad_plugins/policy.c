@@ -103,7 +103,7 @@ static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_
   return bad_in("on_boundary", memory->step);
 }
 
-/* A valid policy that lets half a minute pass between two steps, on both clocks. */
+/* A valid decision: it changes the plan only after half a minute has passed on both clocks. */
 static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
 {
   static double looked, clock;
@@ -116,7 +116,7 @@ static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
   return BRIM_OK;
 }
 
-/* A valid policy that reports its view at this step, once. */
+/* A valid decision: it reports its view once, five steps after the first call. */
 static brim_status report_view(const brim_step_view *view, brim_step_plan *out)
 {
   static double first = -1;

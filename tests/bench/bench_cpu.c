@@ -109,7 +109,7 @@ static int by_value(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Inputs lie in memory that later operations reuse. */
+/* Loads the inputs, which lie in memory that later operations reuse. */
 static void load(brim_exec *exec, const brim_program *p, int64_t batch)
 {
   const size_t count = (size_t)batch * 28 * 28;

@@ -66,8 +66,8 @@ def mat(packed=False, **variables):
 
 
 def write_flowers(folder, classes=4, count=40):
-    """flowers102: every second picture is in the training split; the others, except the last four, are in the test
-    split."""
+    """Writes flowers102. Every second picture is in the training split; the others, except the last four, are in the
+    test split."""
     (folder / "jpg").mkdir(parents=True)
     labels = [i // 2 % classes + 1 for i in range(count)]
     for i, label in enumerate(labels):
@@ -79,7 +79,7 @@ def write_flowers(folder, classes=4, count=40):
 
 
 def write_birds(folder, classes=4, count=40):
-    """cub200: a bird in the middle of each picture, on a background that carries no information."""
+    """Writes cub200. Each picture has a bird in the middle, on a background that carries no information."""
     (folder / "images").mkdir(parents=True)
     lists = {"images": [], "image_class_labels": [], "train_test_split": [], "bounding_boxes": [],
              "classes": [f"{k + 1} {k + 1:03}.Bird_{k}" for k in range(classes)]}
@@ -99,7 +99,7 @@ def write_birds(folder, classes=4, count=40):
 
 
 def records(labels, names, seed):
-    """CIFAR records: labels(i) returns the bytes before each picture; the first byte determines its colours."""
+    """Returns CIFAR records. labels(i) returns the bytes before each picture; the first byte determines its colours."""
     draw = random.Random(seed)
     out = b""
     for i in range(names):

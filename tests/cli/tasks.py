@@ -28,7 +28,7 @@ GOLDEN = {
 
 
 def words_of(name, command):
-    """The command line of a case; one step takes all samples."""
+    """Returns the command line of a case; one step takes all samples."""
     case = GOLDEN[name]
     words = [command, "dataset=synthetic", "optimizer=sgd", "optimizer.momentum=0.9", "optimizer.weight_decay=0",
              "schedule=constant",

@@ -176,8 +176,8 @@ class Doctor(Case):
         return {"PATH": f"{self.file('bin/mpirun', script, 0o755).parent}:{os.environ['PATH']}"}
 
     def assert_not_ended(self, env):
-        """On a busy machine, a script may wait for a processor until the time limit, before it sleeps. That is only a
-        note."""
+        """Asserts the finding for a script that did not end. On a busy machine it may wait for a processor until the
+        time limit, before it sleeps; then the finding is only a note."""
         findings = []
 
         def had_a_processor():

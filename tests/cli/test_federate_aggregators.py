@@ -238,7 +238,7 @@ def uniform(updates, _rate, _q):
 
 
 def qfedavg(updates, rate, q):
-    """Algorithm 2 of Li et al. (2020): the change is -sum(Delta) / sum(h)."""
+    """Computes algorithm 2 of Li et al. (2020): the change is -sum(Delta) / sum(h)."""
     lipschitz, top, below = 1 / rate, [0.0] * len(updates[0].change), 0.0
     for u in updates:
         differences = [-lipschitz * c for c in u.change]  # gradients: the global model minus the client's
@@ -249,7 +249,7 @@ def qfedavg(updates, rate, q):
 
 
 def fednova(updates, _rate, _q):
-    """Wang et al. (2020): the mean of normalised updates, times the mean of their divisors."""
+    """Follows Wang et al. (2020): the mean of normalised updates, times the mean of their divisors."""
     samples = sum(u.samples for u in updates)
     effective = sum(u.samples / samples * u.norm for u in updates)
     return [effective * value for value in weighted(updates, [u.samples / samples / u.norm for u in updates])]

@@ -26,8 +26,8 @@ class PlanCounts(Case):
         self.assertLessEqual(searches, 1)
 
     def test_a_chosen_level_is_planned_once(self):
-        """brim makes the same plans, and one with recompute=none. It searches once for each micro-batch, and once for
-        what fits with backend=reference."""
+        """brim makes the same plans as above, and one with recompute=none. It searches once for each micro-batch,
+        and once for the plan that fits with backend=reference."""
         plans, _, _, searches = self.counts("model=cnn", "backend=cpu", "memory.recompute=auto",
                                             "memory.recompute_budget_mb=1")
         self.assertLessEqual(plans, 10)

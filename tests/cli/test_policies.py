@@ -474,8 +474,8 @@ class Capped(Policies):
         self.assertEqual(self.batch_of("auto"), 256)
 
     def test_a_client_that_does_not_fit_moves_to_no_other_device(self):
-        """It moves neither to the other client's device nor to the host's processors, even if other policies in the
-        list would do so."""
+        """The run moves neither to the other client's device nor to the host's processors, even if other policies in
+        the list would do so."""
         for client, device in (("alice", 0), ("bob", 1)):
             words = [*CNN, "training.batch_size=1024", *devices_of(64), f"policy.capped.client={client}",
                      f"policy.capped.shares={{cpu:{device}: {{{client}: 2MiB}}}}"]

@@ -125,8 +125,8 @@ class LossScale(Case):
                 self.assertEqual(before == now, step in missed, f"{name} of step {step}")
 
     def test_skipped_steps_do_not_count_in_bias_correction(self):
-        """As in PyTorch, the first applied update is Adam's first one, even if steps were skipped before. It moves each
-        weight by the learning rate, for any gradient."""
+        """As in PyTorch, the first applied update counts as Adam's first one, even if steps were skipped before.
+        This update moves each weight by the learning rate, for any gradient."""
         words = [*FP16, "training.steps=60", "schedule=constant", "optimizer=adam", "optimizer.lr=0.001",
                  "training.checkpoint_every_steps=1", "training.keep_checkpoints=100"]
         self.train("run", *words, f"loss_scale.init_scale={HUGE}")

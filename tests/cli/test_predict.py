@@ -12,7 +12,7 @@ from support import LOAD, SMALL, USAGE, Case, idx, idx_overrides, main, plain, w
 
 
 def read_safetensors(path):
-    """Name -> (shape, numbers), of F32 tensors."""
+    """Returns {name: (shape, numbers)} of F32 tensors."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])

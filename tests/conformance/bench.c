@@ -158,7 +158,7 @@ static source source_of(const bench *b, const brim_tensor *t, uint64_t end)
 
 /* ---- rows ---- */
 
-/* True if the row's name begins with one of the prefixes, or for NULL. */
+/* True if the row's name begins with one of the prefixes, or if `prefixes` is NULL. */
 static bool is_wanted(const bench_row *row, const char *prefixes)
 {
   for (const char *prefix = prefixes; prefix && *prefix; prefix += strspn(prefix, ",")) {
@@ -347,7 +347,7 @@ static void check_canary(const bench *b, const void *memory, uint64_t bytes, con
       fail_msg("%s on %s: wrote past the end of %s", b->o.row->name, b->o.backend->name, what);
 }
 
-/* The upper half of a float, rounded to nearest even. */
+/* Returns the upper half of a float, rounded to nearest even. */
 static uint16_t to_bf16(double value)
 {
   const float rounded = (float)value;
@@ -365,8 +365,8 @@ static float from_bf16(uint16_t half)
   return value;
 }
 
-/* IEEE 754's binary16: the upper 10 digits of a double, rounded to nearest even, and its exponent with another bias.
- * Numbers below the least exponent are multiples of 2^-24. */
+/* Converts to IEEE 754's binary16: the upper 10 digits of a double, rounded to nearest even, and its exponent with
+ * another bias. Numbers below the least exponent are multiples of 2^-24. */
 static uint16_t to_f16(double value)
 {
   const uint16_t sign = signbit(value) ? 0x8000 : 0;

@@ -127,7 +127,7 @@ void bench_begin_step(const bench *b);
 void bench_run(bench *b, size_t from, size_t to);
 /* After a run with separate memory: sources that no operation writes must be unchanged. */
 void bench_check_sources(const bench *b);
-/* A tensor's values in plain order, as doubles; the caller frees them. */
+/* Returns a tensor's values in plain order, as doubles; the caller frees them. */
 double *bench_values_of(const bench *b, const brim_tensor *t);
 /* True if t has the same bits as the elements of u from `skip` on, which begin a sample. */
 bool bench_same(const bench *a, const brim_tensor *t, const bench *b, const brim_tensor *u, int64_t skip);
@@ -141,17 +141,18 @@ void bench_hand_over(const bench *from, bench *to);
 int64_t bench_pick(bench *b, int64_t low, int64_t high);
 int64_t bench_pick_channels(bench *b);
 int64_t bench_pick_extent(bench *b, int64_t least);
-/* An input of the operation, after the context's operation: [N, c, h, w] or [N, f]. */
+/* Adds an input of the operation, after the context's operation: [N, c, h, w] or [N, f]. */
 brim_tensor *bench_input4(bench *b, int64_t c, int64_t h, int64_t w);
 brim_tensor *bench_input2(bench *b, int64_t f);
-/* An input of any shape whose first dimension is the batch, without context; if it is real, its gradient is checked. */
+/* Adds an input of any shape whose first dimension is the batch, without context. The suite checks the gradient of a
+ * real input. */
 brim_tensor *bench_input(bench *b, const brim_shape *shape, const char *name);
-/* Indices in [0, below), i32. */
+/* Adds indices in [0, below), i32. */
 brim_tensor *bench_indices(bench *b, const brim_shape *shape, int64_t below, const char *name);
 /* Places [N, T] of attention and rotary (brim/ops.h), i32: each row begins at a place in [0, below), and a document
  * begins at each later token with probability 1 / mean. They become the graph's. */
 brim_tensor *bench_places(bench *b, int64_t length, int64_t mean, int64_t below);
-/* A parameter uniform in [-bound, bound]. */
+/* Adds a parameter with numbers uniform in [-bound, bound]. */
 brim_tensor *bench_parameter(bench *b, const char *name, const brim_shape *shape, double bound);
 brim_tensor *bench_labels(bench *b, int64_t classes);
 #endif

@@ -16,7 +16,7 @@ const backend *golden_case_backend(void);
 /* Builds a case, runs it and compares the result and every gradient. `prefix` begins the names of its tensors, for
  * example "gelu0.". */
 void golden_case_check(const char *prefix, brim_tensor *(*make)(bench *b));
-/* These do the same in two steps. The row's name is the prefix. */
+/* These functions do the same in two steps. The row's name is the prefix. */
 bench *golden_case_create(const bench_row *row, bool evaluate);
 void golden_case_run(bench *b);
 
@@ -27,7 +27,7 @@ void golden_case_put(const bench *b, const brim_tensor *t, const char *name);
 void golden_case_fill(const bench *b);
 void golden_case_compare(const bench *b, const brim_tensor *t, const char *name);
 
-/* For `make`: the prefix of the case, and functions that add its sources by name. */
+/* For `make`: these functions return the prefix of the case, and add its sources by name. */
 const char *golden_case_prefix(void);
 brim_tensor *golden_case_input(bench *b, const char *name);
 brim_tensor *golden_case_parameter(bench *b, const char *name);

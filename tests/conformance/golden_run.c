@@ -117,7 +117,7 @@ const brim_program *golden_run_batch(golden_run *r, enum brim_program_kind kind,
   return p;
 }
 
-/* A persistent tensor's values; the caller frees them. */
+/* Returns a persistent tensor's values; the caller frees them. */
 static double *values_of(const golden_run *r, const brim_tensor *t)
 {
   const int64_t count = brim_shape_count(&t->shape);

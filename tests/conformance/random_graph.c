@@ -48,7 +48,7 @@ static void push(maker *m, brim_tensor *x)
   if (x && m->count < MADE_MAX) m->made[m->count++] = x;
 }
 
-/* Another tensor of x's shape, or NULL. */
+/* Returns another tensor of x's shape, or NULL. */
 static brim_tensor *find_like(maker *m, const brim_tensor *x)
 {
   const brim_shape s = brim_shape_of(x);

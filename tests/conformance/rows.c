@@ -56,7 +56,7 @@ static brim_tensor *make_reshape(bench *b)
 }
 BENCH_ROW(reshape) = {"reshape", make_reshape, .by_sample = true};
 
-/* The loss and its metrics, as the core appends them to a model. */
+/* Adds the loss and its metrics, as the core appends them to a model. */
 static brim_tensor *loss_of(bench *b, brim_tensor *logits, int64_t classes)
 {
   brim_graph *g = b->g;
@@ -203,7 +203,7 @@ static brim_tensor *make_mlp(bench *b)
 }
 BENCH_ROW(mlp) = {"network: mlp", make_mlp, .is_loss = true, .composite = true, .by_sample = true};
 
-/* The operations of the model cnn in order, in other sizes. */
+/* Builds the operations of the model cnn in order, in other sizes. */
 static brim_tensor *make_cnn(bench *b)
 {
   brim_graph *g = b->g;
@@ -238,7 +238,8 @@ static brim_tensor *make_residual(bench *b)
 }
 BENCH_ROW(residual) = {"network: residual", make_residual, .is_loss = true, .composite = true, .by_sample = true};
 
-/* The models cnn and mlp on 1x28x28 images: libraries choose other algorithms for large shapes than for small ones. */
+/* Builds the models cnn and mlp on 1x28x28 images: libraries choose other algorithms for large shapes than for small
+ * ones. */
 static brim_tensor *make_cnn_large(bench *b)
 {
   brim_graph *g = b->g;

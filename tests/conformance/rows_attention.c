@@ -196,7 +196,7 @@ BENCH_ROW(cache_write) = {"cache_write", make_cache_write, .by_sample = true, .s
 
 /* ---- q, k and v in one tensor ---- */
 
-/* The parts of a tensor of q, k and v. */
+/* Slices a tensor of q, k and v into its parts. */
 static void cut(bench *b, brim_tensor *x, const brim_attention_options *o, int64_t D, brim_tensor *part[3])
 {
   const int64_t keys = (o->kv_heads ? o->kv_heads : o->heads) * D, size[] = {o->heads * D, keys, keys};
@@ -243,7 +243,7 @@ static brim_tensor *make_attention_qkv_large(bench *b)
 BENCH_ROW(attention_qkv_large) = {"attention_qkv, 200", make_attention_qkv_large, .by_sample = true, .large = true,
                                   .terms = 0.1};
 
-/* The rotary embeddings of q and k become one node. */
+/* Applies rotary embeddings to q and k; fusion makes them one node. */
 static brim_tensor *make_attention_qkv_rotary(bench *b)
 {
   const int64_t kv = bench_pick(b, 1, 3), heads = kv * bench_pick(b, 1, 2), T = b->o.size == SIZE_ONE ? 1 : 9;

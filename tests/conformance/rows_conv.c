@@ -204,7 +204,7 @@ static brim_tensor *make_conv_transpose2d_double(bench *b)
 BENCH_ROW(conv_transpose2d_double) = {"conv_transpose2d, doubling", make_conv_transpose2d_double, .by_sample = true,
                                       .spreads_nan = true};
 
-/* With and without a bias; cpu uses Winograd's transforms, see make_conv2d_3x3. */
+/* Builds 3x3 windows with and without a bias; cpu uses Winograd's transforms, see make_conv2d_3x3. */
 static brim_tensor *make_conv_transpose2d_3x3(bench *b)
 {
   brim_tensor *x = bench_input4(b, 4, bench_pick(b, 3, 9), bench_pick(b, 3, 9));

@@ -45,7 +45,7 @@ static brim_tensor *make_adopt(bench *b)
 }
 BENCH_ROW(adopt) = {"adopt", make_adopt, .error_max = EXACT};
 
-/* The distance between two models of two parameters, added up one parameter after the other. */
+/* Computes the distance between two models of two parameters, added up one parameter after the other. */
 static brim_tensor *make_distance(bench *b)
 {
   static const char *const names[] = {"first", "second"};

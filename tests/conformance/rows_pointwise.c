@@ -132,7 +132,7 @@ BENCH_ROW(softcap) = {"softcap", make_softcap, .by_sample = true};
 
 typedef brim_tensor *binary(brim_graph *g, brim_tensor *a, brim_tensor *b);
 
-/* A denominator far from 0. */
+/* Returns a denominator that is far from 0. */
 static brim_tensor *divisor(bench *b, brim_tensor *x)
 {
   return brim_exp(b->g, x);

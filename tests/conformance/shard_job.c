@@ -310,7 +310,7 @@ void shard_compare_parameters(const shard_job *a, const shard_job *b, size_t pro
   }
 }
 
-/* Across all ranks, each element of a state exists once. */
+/* Checks that each element of a state exists once across all ranks, with the right value. */
 void shard_compare_states(const shard_job *a, const shard_job *b)
 {
   const brim_program *whole = brim_plan_program(b->plan[0], BRIM_PROGRAM_UPDATE, 0);

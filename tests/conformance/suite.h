@@ -45,9 +45,9 @@ void skip_without_tested(void);
 
 /* ||a - b|| / ||b||; NaN is kept. */
 double relative_error(const double *a, const double *b, int64_t count);
-/* A node's case, sources and results; valid until the next call. */
+/* Describes a node's case, sources and results; the text is valid until the next call. */
 const char *describe(const bench *b, const brim_node *n);
-/* A test continues after a problem, so that one run shows all of them; it fails at its end. */
+/* Reports a problem. The test continues, so that one run shows all problems, and fails at its end. */
 BRIM_PRINTF(1, 2) void problem(const char *format, ...);
 void fail_if_problems(void);
 
@@ -61,6 +61,6 @@ typedef struct tally {
 extern int tensors_by_layout[3]; /* results of the tested backend: plain, channels in blocks, channels last */
 
 void count_case(tally *t, enum oracle oracle, double error);
-/* The line of an operation within a row. */
+/* Returns the line of an operation within a row. */
 tally *tally_for(const bench_row *row, const char *op);
 #endif

@@ -59,7 +59,7 @@ static bool every_row(void)
   return BENCH_SHARE == 1 && !some_rows();
 }
 
-/* The least number of cases of an operation; BENCH_CASES reduces it to one. */
+/* Returns the least number of cases of an operation; BENCH_CASES reduces it to one. */
 static int cases_least(void)
 {
   return getenv("BENCH_CASES") ? 1 : 20;

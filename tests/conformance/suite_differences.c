@@ -100,7 +100,7 @@ static bool has_gradient(const brim_parameter *p)
   return p->gradient && !p->is_buffer;
 }
 
-/* The forward passes that follow the backward pass change no gradient. */
+/* Compares all gradients. The forward passes after the backward pass change no gradient. */
 static void check_differences(bench *b)
 {
   brim_graph *g = b->g;

@@ -136,7 +136,7 @@ static bool is_comparable(const bench *b, const brim_node *n)
   return finite;
 }
 
-/* Some of cuDNN's convolutions store 0 for values below the range of fp16 (brim/ops.h). */
+/* True if the result may be 0: some of cuDNN's convolutions store 0 for values below the range of fp16 (brim/ops.h). */
 static bool may_lose(const brim_node *n, double value)
 {
   return value < 0 && strcmp(tested_id, "cuda") == 0 && strncmp(n->op, "conv2d", strlen("conv2d")) == 0;

@@ -16,7 +16,7 @@
 
 #define CASES 60
 
-/* The results of all cases, concatenated. */
+/* Returns the results of all cases, concatenated. */
 static double *results(const char *isa, size_t *count)
 {
   loaded cpu;

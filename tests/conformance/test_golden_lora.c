@@ -14,7 +14,7 @@
 #define VIT "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}"
 #define LORA "{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: ['attn.qkv:q', attn.proj, mlp.fc1]}"
 
-/* The class Norm of make_lora.py. */
+/* Builds the class Norm of make_lora.py. */
 static brim_status build_norm(const void *self, brim_graph *g)
 {
   (void)self;

@@ -32,7 +32,7 @@ static brim_tensor *make_group_norm(bench *b)
   return brim_group_norm(b->g, "norm", golden_case_input(b, "x"), 3, EPS);
 }
 
-/* In training, the update of the buffers follows directly. */
+/* Builds a batch norm. In training, the update of the buffers follows directly. */
 static brim_tensor *make_batch_norm(bench *b)
 {
   brim_graph *g = b->g;
@@ -85,7 +85,7 @@ static const brim_tensor *buffer_of(const bench *b, const char *name)
   return NULL;
 }
 
-/* A step of training, then evaluation with the resulting running averages. */
+/* Checks a step of training, then evaluation with the resulting running averages. */
 static void check_batch_norm(const char *name, int64_t group, int64_t groups)
 {
   const bench_row row = {name, make_batch_norm, .norm_group = group};

@@ -28,7 +28,7 @@ static void open_backend(loaded *l, const char *settings)
   assert_true(load_plugin(l, "backend", "cpu", settings));
 }
 
-/* False if this processor lacks the instruction set. */
+/* Loads cpu with an instruction set; returns false if this processor lacks it. */
 static bool open_isa(loaded *l, const char *isa, int threads)
 {
   char settings[64];
@@ -69,7 +69,7 @@ static value make4(int64_t n, int64_t c, int64_t h, int64_t w, int64_t block)
   return make(BRIM_DTYPE_F32, 4, (int64_t[]){n, c, h, w}, block);
 }
 
-/* The place of element (n, c, pixel). */
+/* Returns the place of element (n, c, pixel). */
 static int64_t place_of(const brim_tensor *t, int64_t n, int64_t c, int64_t pixel)
 {
   const int64_t C = t->shape.dim[1], pixels = t->shape.dim[2] * t->shape.dim[3], b = t->channel_block;
@@ -81,7 +81,7 @@ static float noise(uint64_t i, uint32_t stream)
   return (float)(2 * brim_uniform(brim_random4(3, BRIM_STREAM_DATA, stream, i, 0).v[0]) - 1);
 }
 
-/* Values that depend only on the logical position. */
+/* Writes values that depend only on the logical position. */
 static void fill4(value *v, uint32_t stream)
 {
   const int64_t C = v->t.shape.dim[1], pixels = v->t.shape.dim[2] * v->t.shape.dim[3];
@@ -404,7 +404,7 @@ static void load_samples(brim_exec *exec, const brim_program *p, int64_t first, 
   assert_int_equal(brim_exec_load(exec, p, values, labels), BRIM_OK);
 }
 
-/* All parameters after STEPS steps, concatenated; the caller frees them. */
+/* Returns all parameters after STEPS steps, concatenated; the caller frees them. */
 static float *train(const char *settings, int64_t batch, size_t *count)
 {
   loaded cpu, cnn;

@@ -29,7 +29,7 @@ static int64_t draw(int64_t from, int64_t to)
   return from + (int64_t)(drawn >> 8) % (to - from + 1);
 }
 
-/* Numbers in [-1, 1) with all of their 24 digits; `small` gets them rounded. */
+/* Draws numbers in [-1, 1) with all of their 24 digits; `small` gets them rounded. */
 static void fill(float *wide, uint16_t *small, int64_t count)
 {
   for (int64_t i = 0; i < count; i++) {

@@ -12,7 +12,7 @@
 
 enum { VALUES = 65536 };
 
-/* The value of a binary16, by the standard's definition of its bits. */
+/* Returns the value of a binary16, by the standard's definition of its bits. */
 static double value_of(uint32_t half)
 {
   const int exponent = (int)(half >> 10 & 31), digits = (int)(half & 1023);
@@ -52,7 +52,7 @@ static void check_table(const cpu_halves *table)
   }
 }
 
-/* The middle between two neighbours rounds to even; a float next to it rounds to the nearer one. */
+/* Checks that the middle between two neighbours rounds to even, and a float next to it to the nearer neighbour. */
 static void check_rounding(const cpu_half *half)
 {
   for (uint32_t i = 0; i < 0x7BFF; i++) {

@@ -27,7 +27,7 @@ static brim_tensor *make_all(bench *b)
   return brim_sub(g, y, brim_mean(g, y, 1, (int32_t[]){2}, 1));
 }
 
-/* A mean of 100,003 numbers. */
+/* Computes a mean of 100,003 numbers. */
 static brim_tensor *make_far(bench *b)
 {
   return brim_mean(b->g, bench_input(b, &(brim_shape){2, {b->o.batch, 100003}}, "x"), 1, (int32_t[]){1}, 1);

@@ -199,7 +199,7 @@ static void test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads
 
 /* ---- alignment ---- */
 
-/* A parameter whose values begin 4 bytes late: its update uses vectors of 16 bytes. */
+/* Updates a parameter whose values begin 4 bytes late, with vectors of 16 bytes. */
 static void update_a_misaligned_parameter(void)
 {
   machine m;

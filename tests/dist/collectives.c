@@ -9,7 +9,7 @@
 #include "base/table.h"
 #include "base/text.h"
 
-/* Numbers of very different magnitudes: another order of additions would give other bits. */
+/* Returns numbers of very different magnitudes, so that another order of additions would give other bits. */
 static double value_of(int32_t rank, uint64_t i, uint64_t salt)
 {
   uint64_t x = (i + 1) * 0x9E3779B97F4A7C15U ^ (uint64_t)(rank + 1) * 0xBF58476D1CE4E5B9U ^ salt * 0x94D049BB133111EBU;

@@ -16,8 +16,8 @@ MPIRUN = shlex.split(os.environ["BRIM_MPIRUN"])  # ends with the option for the 
 SKIPPED = 77                                   # exit status of a test that this machine does not permit
 HANG_SECONDS = 600                             # limit for a job that hangs, also on a slow or busy machine
 
-# For Open MPI: allows more ranks than processors, does not bind them, and allows root to start jobs. From version 5 on
-# it uses other variables; MPICH needs none.
+# For Open MPI: allows more ranks than processors, does not bind them, and allows root to start jobs. Open MPI reads
+# other variables from version 5 on; MPICH needs no variables.
 ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
                "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
                "PRTE_MCA_hwloc_default_binding_policy": "none",

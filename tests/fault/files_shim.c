@@ -38,7 +38,7 @@ static bool is_watched(const char *path)
   return folder && strstr(path, folder);
 }
 
-/* The path of an open descriptor; "" if unknown. */
+/* Finds the path of an open descriptor; "" if it is unknown. */
 static void path_of(int fd, char *out)
 {
   char link[64];

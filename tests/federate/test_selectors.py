@@ -25,7 +25,7 @@ def f32(value):
 
 
 def philox(seed, use, stream, item):
-    """Philox4x32-10, as in core/include/brim/random.h."""
+    """Returns random numbers by Philox4x32-10, as in core/include/brim/random.h."""
     low, high = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
     c = [0, item & low, item >> 32, use << 24 | stream]
     k = [seed & low, seed >> 32]

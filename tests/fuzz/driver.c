@@ -32,7 +32,7 @@ static void fail(const char *what)
   exit(2);
 }
 
-/* xorshift64*: the same numbers everywhere. */
+/* Draws by xorshift64*, which gives the same numbers everywhere. */
 static uint64_t next_random(void)
 {
   random_state ^= random_state >> 12;

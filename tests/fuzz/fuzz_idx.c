@@ -25,7 +25,7 @@ static void check(int condition, const char *what)
   abort();
 }
 
-/* A file in memory with these bytes, unchanged or compressed. */
+/* Makes a file in memory with these bytes, unchanged or compressed. */
 static int make_file(const uint8_t *data, size_t size, int compress, size_t *file_bytes)
 {
   static unsigned char out[INPUT_BYTES_MAX + 4096];

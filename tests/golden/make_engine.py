@@ -596,7 +596,7 @@ class Case:
         self.task = d.choice([CLASS, CLASS, CLASS, VALUES, VALUES, TOKENS])
         self.classes = d.choice([1, 2, 3, 5, 10, 17, 33] if self.task == VALUES else [2, 3, 5, 10, 17, 33])
         if self.task != VALUES and d.random() < 0.08:
-            self.classes = d.choice([4096, 4100])  # so many classes that the loss contains the product
+            self.classes = d.choice([4096, 4100])  # with that many classes the loss contains the product
         self.sample = self.draw_sample()
         self.batch = d.choice([1, 2, 3, 4, 6, 8, 12, 16, 17])
         self.micro = d.choice([m for m in range(1, self.batch + 1) if self.batch % m == 0])

@@ -46,7 +46,7 @@ def mean(out, name, fn, y, target, into="y"):
 
 
 def focal(out, name, gamma, logits, label, weight=None):
-    """The formula of Lin et al. (2017) as published, on softmax."""
+    """Computes the formula of Lin et al. (2017) as published, on softmax."""
     def losses(x, answer):
         p = torch.softmax(x, 1)[torch.arange(len(answer)), answer]
         return -(1 if weight is None else weight[answer]) * (1 - p) ** gamma * torch.log(p)

@@ -30,7 +30,7 @@ OWN_SHARE = 29  # the block of this random number, see core/data/transform.h
 
 
 def random4(seed, stream, item, block, use=DATA):
-    """brim_random4 of core/include/brim/random.h."""
+    """Does the same as brim_random4 of core/include/brim/random.h."""
     c = [block & MASK, item & MASK, item >> 32, use << 24 | stream]
     k0, k1 = seed & MASK, seed >> 32
     for _ in range(10):
@@ -102,7 +102,7 @@ def classes_of(case, stream, count):
 
 
 def permuted(use, item, count, i):
-    """brim_permutation_at of core/base/permutation.c, with seed 1."""
+    """Does the same as brim_permutation_at of core/base/permutation.c, with seed 1."""
     half = 0
     while 4**half < count:
         half += 1

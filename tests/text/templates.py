@@ -12,8 +12,8 @@ CLOCK = 1767225600  # the time of strftime_now, in seconds since 1970
 
 
 class Generation(jinja2.ext.Extension):
-    """The tag {% generation %}, which marks the text to learn from in transformers. It notes the characters of each
-    block in the output."""
+    """The tag {% generation %}, which in transformers marks the text to learn from. This class notes the characters
+    of each block in the output."""
 
     tags = {"generation"}
 

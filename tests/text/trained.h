@@ -66,7 +66,7 @@ static void close_run(opened *o)
   brim_config_free(o->config);
 }
 
-/* A group's setup and teardown: the text, and the core's plugins. */
+/* Sets up and tears down a group of tests: its text, and the core's plugins. */
 static int set_up(void **state)
 {
   scratch_setup(state);

@@ -294,7 +294,7 @@ static void groups_are_padded_to_the_longest(void **state)
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 1, 1, 10, 20, 0);
   dataset_destroy(&d);
-  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* it has the longest sequence of both files */
+  put("test.csv", "id,a,k\ns,1,x\ns,2,x\ns,3,x\ns,4,x\n"); /* test.csv has the longest sequence of both files */
   d = CREATE("label=k", "group=id", "test=test.csv");
   open_split(&d, "train", &info);
   EXPECT_SAMPLE(&d, "train", 0, 1, 0, 1, 2, 3);

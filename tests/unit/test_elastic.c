@@ -394,7 +394,7 @@ static void a_reserve_is_left_free(void **state)
   assert_int_equal(f.own, 400);
   end(&f);
   BEGIN(&f, AT_ONCE, "policy.elastic.reserve_mb=490");
-  assert_true(changes(&f, 0)); /* it takes the free memory, although its plan would like more */
+  assert_true(changes(&f, 0)); /* the run takes the free memory, although its plan would like more */
   assert_int_equal(f.own, 70);
   assert_true(changes_at(&f, 1, 10) < 0);
   assert_string_equal(f.answer.reason, "");

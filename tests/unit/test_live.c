@@ -317,7 +317,7 @@ static void a_full_board_leaves_the_process_unseen(void **state)
   assert_int_equal(brim_board_lock(&board), BRIM_OK);
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) assert_int_equal(brim_board_write(&board, i, &none), BRIM_OK);
   brim_board_unlock(&board);
-  const pid_t child = start_other(); /* it warns and continues */
+  const pid_t child = start_other(); /* the child warns and continues */
   assert_int_equal(look(), BRIM_BOARD_SLOTS);
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) assert_int_equal(seen[i].trust, BRIM_LIVE_DAMAGED);
   kill(child, SIGKILL);
@@ -483,7 +483,7 @@ static void a_shared_folder_that_cannot_be_used_is_named(void **state)
   brim_shared_folder_set("/proc/brim-live");
   assert_int_equal(brim_live_list(seen, &count), BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), "/proc/brim-live"));
-  const pid_t child = start_other(); /* it warns and continues */
+  const pid_t child = start_other(); /* the child warns and continues */
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
   brim_shared_folder_set(folder);

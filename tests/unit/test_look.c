@@ -261,7 +261,7 @@ static void libraries_and_claims_count(void **state)
   brim_look_run *run = add_run("a", CPU0, 30, 50);
   run->libraries_bytes = 10 * MIB;
   made.device[CPU0].free_bytes = 20 * MIB;
-  add_ticket("cpu:0", 10, cpu0, 1)->device = CPU0; /* this run is about to place its memory */
+  add_ticket("cpu:0", 10, cpu0, 1)->device = CPU0; /* the waiting run is about to place its memory */
   add_ticket("cpu:0", 45, cpu0, 1);
   brim_look_expect(&made);
   assert_starts(1, 1050); /* 20 - 10 + 30 + 10 */
@@ -276,7 +276,7 @@ static void the_queue_serves_in_order(void **state)
   add_ticket("any", 30, both, 2);
   brim_look_expect(&made);
   assert_starts(0, 1060);
-  assert_starts(1, 1010); /* it cannot start on cpu:1, for which an earlier run waits */
+  assert_starts(1, 1010); /* the job cannot start on cpu:1, for which an earlier run waits */
   add_run("c", CPU0, 20, NAN);
   brim_look_expect(&made);
   assert_starts(1, 1010);

@@ -51,7 +51,8 @@ static void a_resumed_run_keeps_its_scale(void **unused)
   assert_true(state.loss_scale == 8);
 }
 
-/* The scales of GradScaler(init_scale=8, growth_interval=3) for the same steps. k: applied, s: skipped. */
+/* The test compares with the scales of GradScaler(init_scale=8, growth_interval=3) for the same steps. k: applied, s:
+ * skipped. */
 static void it_follows_steps_as_grad_scaler_does(void **unused)
 {
   (void)unused;

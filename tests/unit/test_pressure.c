@@ -164,7 +164,7 @@ static void it_acts_again_when_it_fell_and_rose(void **state)
   brim_pressure_watch w = {0};
   assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_WARNS);
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
-  assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_CALM); /* not so low that a new rise is reported */
+  assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_CALM); /* too high for a new rise to be reported */
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_CALM);
   assert_int_equal(judge(&usual, &w, 50), BRIM_PRESSURE_CALM);
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
@@ -325,7 +325,7 @@ static void device_pressure_counts_memory_of_other_processes(void **state)
   brim_pressure_close(p);
 }
 
-/* A table that ends before `usage`, as in a plugin built against an older SDK. */
+/* The backend's table ends before `usage`, as in a plugin built against an older SDK. */
 static void a_backend_without_usage_is_not_called(void **state)
 {
   static const brim_backend_ops ops = {.size = offsetof(brim_backend_ops, usage), .usage = made_usage};

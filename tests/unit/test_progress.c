@@ -100,7 +100,7 @@ static void a_line_fits_every_width_and_drops_the_least_important_first(void **s
   assert_int_equal(shown_before, sizeof keep / sizeof keep[0]);
 }
 
-/* The usual default width of terminals. */
+/* Eighty columns are the usual default width of terminals. */
 static void eighty_columns_have_the_bar_and_the_rate(void **state)
 {
   char line[BRIM_PROGRESS_LINE_BYTES];
@@ -323,7 +323,7 @@ static void a_terminal_gets_one_line_that_is_redrawn_in_place(void **state)
   char first[BRIM_PROGRESS_LINE_BYTES];
   brim_progress_format(&drawn, drawn.last_draw, first);
   assert_string_equal(output() + strlen("\r\033[K"), first);
-  for (int64_t i = 2; i < 20; i++) step(i); /* this takes far less than 0.1 s, the time between two updates */
+  for (int64_t i = 2; i < 20; i++) step(i); /* these steps take far less than 0.1 s, the time between two updates */
   const char *burst = output();
   assert_true(strlen(burst) < 3 * strlen(first));
   brim_progress_finish(&progress);

@@ -97,7 +97,7 @@ static double extra_percent(const brim_plan *plan)
   return 100 * brim_recompute_share(&plan->program[0]);
 }
 
-/* The transient memory of a plan, and its extra work. */
+/* Prints the transient memory of a plan, and its extra work. */
 static void print_point(const brim_plan *plan, const brim_plan *none, const char *what)
 {
   print_message("  %s%.0f %%: %.1f %%", what, 100 * transient_of(plan) / transient_of(none), extra_percent(plan));

@@ -28,7 +28,7 @@ static brim_safetensor tensor(const char *name, uint32_t dtype, const void *data
     __VA_ARGS__                                                                                                        \
   }
 
-/* A file in memory: the length, the header, and data bytes of zeros. */
+/* Builds a file in memory: the length, the header, and data bytes of zeros. */
 static char *build(const char *header, size_t data, size_t *size)
 {
   const uint64_t length = strlen(header);

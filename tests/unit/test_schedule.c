@@ -38,7 +38,7 @@ static void warm_up_rises_in_a_line_to_one(void **unused)
   }
 }
 
-/* The test uses every hundredth; a double represents most of them only approximately. */
+/* The test uses every hundredth as a fraction; a double represents most of them only approximately. */
 static void a_fraction_of_the_steps_is_rounded_to_whole_steps(void **unused)
 {
   (void)unused;

@@ -28,7 +28,7 @@ static brim_states *open_states(enum brim_states_access access)
   return s;
 }
 
-/* Every value of a state shows its client and round. */
+/* Returns a value that shows its client and round. */
 static int32_t value_of(int64_t client, int32_t round)
 {
   return (int32_t)(1000 * round + client);

@@ -268,7 +268,7 @@ static const struct {
     {&size, "9e18GB", "must be a size below 2^63 bytes, got 9e18GB"},
     {&size, "9999999999999999999", "must be a size below 2^63 bytes, got 9999999999999999999"},
     {&size_mb, "x", "must be a size: a whole number of MiB, or one with a unit (512MiB, 4GB), got x"},
-    {&size_mb, "800KB", "must be a size of at least 1 MiB, got 800KB"}, /* not 0, which would be no limit */
+    {&size_mb, "800KB", "must be a size of at least 1 MiB, got 800KB"}, /* rounding to 0 would mean no limit */
     {&size_mb, "1023.9KiB", "must be a size of at least 1 MiB, got 1023.9KiB"},
     {&size_mb, "1MB", "must be a size of at least 1 MiB, got 1MB"},
     {&size_mb, "-1KB", "must be a size of at least 0 bytes, got -1KB"},

@@ -318,7 +318,7 @@ static void write_made(const char *path, const made *list, size_t count, const c
   for (size_t i = 0; i < count; i++) free((void *)t[i].data);
 }
 
-/* A GPT-2 of one block with width 2, as brim's model and as Hugging Face's file. */
+/* Makes a GPT-2 of one block with width 2, as brim's model and as Hugging Face's file. */
 static void make_gpt2(model *m, uint32_t dtype)
 {
   m->count = 0;

@@ -105,8 +105,8 @@ int uuid_byte(int device, int i)
   return i == 0 ? device : i;
 }
 
-/* The devices that CUDA_VISIBLE_DEVICES names, by number or by the start of the UUID, up to the first invalid name; out
- * of EMULATED_DEVICES, by default one. */
+/* Returns the devices that CUDA_VISIBLE_DEVICES names, by number or by the start of the UUID, up to the first invalid
+ * name. There are EMULATED_DEVICES devices to choose from, by default one. */
 std::vector<int> visible_devices()
 {
   const char *given = getenv("EMULATED_DEVICES"), *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -246,10 +246,10 @@ static cudaError_t enqueue(cudaStream_t s, work w)
 
 /* ---- calls that a capture does not allow ---- */
 
-/* These checks are those of CUDA's mode ThreadLocal, the only one here. A capturing thread must not call functions that
- * no graph can contain: allocate, free, wait or query. Nor may any thread wait for captured work. Such a call fails and
- * invalidates the capture: all further calls are refused until cudaStreamEndCapture, which returns no graph. A pageable
- * copy waits for its own end. */
+/* The checks below are those of CUDA's mode ThreadLocal, the only mode here. A capturing thread must not call functions
+ * that no graph can contain: allocate, free, wait or query. Nor may any thread wait for captured work. Such a call
+ * fails and invalidates the capture: all further calls are refused until cudaStreamEndCapture, which returns no graph.
+ * A pageable copy waits for its own end. */
 static cudaError_t invalidate(cudaStream_t s, cudaError_t e)
 {
   if (s->capture) s->capture->is_invalid = true;

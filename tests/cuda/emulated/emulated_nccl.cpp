@@ -83,7 +83,7 @@ bool is_injected(const ncclComm *c, const char *what)
 
 /* ---- liveness ---- */
 
-/* A rank holds a lock on a byte of the shared memory's file as long as it lives. */
+/* Locks a byte of the shared memory's file for this rank, as long as the rank lives. */
 bool lock_own(const ncclComm *c)
 {
   struct flock lock = {};
@@ -121,7 +121,7 @@ struct collective {
   bool is_posted;
 };
 
-/* The rank whose part contains a byte. */
+/* Returns the rank whose part contains a byte. */
 int owner_of(const ncclComm *c, const collective *what, size_t at)
 {
   return static_cast<int>(at / (what->bytes / static_cast<size_t>(c->ranks)));
@@ -140,7 +140,7 @@ template <typename T> void add_up(const ncclComm *c, char *to, size_t from, size
   }
 }
 
-/* The bytes that this rank gets of a chunk, all in one rank's part. */
+/* Takes this rank's bytes of a chunk, which lies in the part of a single rank. */
 void take_part(const ncclComm *c, const collective *what, size_t from, size_t bytes)
 {
   char *to = what->buffer + what->at;

@@ -24,7 +24,7 @@ float apply(enum cuda_function function, float x)
   return x;
 }
 
-/* A matrix as floats, row by row. */
+/* Returns a matrix as floats, row by row. */
 std::vector<float> matrix_of(uint32_t type, const void *from, int64_t at, int64_t rows, int64_t columns, int64_t ld,
                              bool transposed)
 {
