@@ -86,7 +86,7 @@ static const brim_param table[] = {WIDTH_ROW(WIDTH_TYPE),
                                    BRIM_PARAM(F64, params, rate, "0.5", "[0,1)", "share that is dropped"), TABLE_END};
 
 #ifdef CALLS
-brim_status CALLS(void); /* a function that does not exist, or one of a missing library */
+brim_status CALLS(void); /* a function that does not exist, or that exists only in a missing library */
 #endif
 
 static brim_status build(const void *self, brim_graph *g)

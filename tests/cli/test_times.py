@@ -205,7 +205,7 @@ class Files(Times):
         rows = {row["op"]: row for row in times["operations"]}
         whole = sum(row["seconds"] for row in times["operations"]) + times["rest_seconds"]
         self.assertAlmostEqual(whole, times["seconds"], delta=1e-9 * times["seconds"])
-        self.assertEqual(rows["max_pool2d"]["times"], 4)  # one for each micro-batch; updates have one time
+        self.assertEqual(rows["max_pool2d"]["times"], 4)  # max_pool2d has a time for each micro-batch; updates have one
         self.assertEqual({row["times"] for op, row in rows.items() if op == "adamw"}, {1})
         for row in times["operations"]:
             least = max(row["flops"] / times["flops_per_second"], row["bytes"] / times["bytes_per_second"])

@@ -120,8 +120,8 @@ bool bench_offers(const backend *on, const char *op);
 /* Builds, prepares and fills. An error fails the test. */
 bench *bench_create(const bench_options *options);
 void bench_free(bench *b);
-/* Before a bench runs again: resets the sums of gradients that the backward pass passes on, which start at zero in each
- * step. */
+/* Prepares another run of a bench: resets the sums of gradients that the backward pass passes on, which start at zero
+ * in each step. */
 void bench_begin_step(const bench *b);
 /* Runs nodes [from, to) and checks the canaries. */
 void bench_run(bench *b, size_t from, size_t to);

@@ -1,5 +1,5 @@
-/* The tested backend against reference: relative L2 of every tensor, over random shapes, sizes, contexts and layouts.
- */
+/* Compares the tested backend with reference: relative L2 of every tensor, over random shapes, sizes, contexts and
+ * layouts. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

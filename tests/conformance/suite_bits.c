@@ -1,5 +1,5 @@
-/* A backend against itself: the same bits with the planner's memory layout, for every split of a batch at multiples of
- * the grain, for every number of threads, and in any order of blocks and threads. */
+/* Compares a backend with itself: the same bits with the planner's memory layout, for every split of a batch at
+ * multiples of the grain, for every number of threads, and in any order of blocks and threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The table that the suite prints: operation, cases, worst error. */
+/* Prints the suite's table: operation, cases, worst error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* reference against itself: gradients and central differences of the forward pass, through the real autodiff. */
+/* Compares reference with itself: gradients by the real autodiff with central differences of the forward pass. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

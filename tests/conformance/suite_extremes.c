@@ -1,4 +1,4 @@
-/* The tested backend has NaN, and infinities for values too large for fp16, where reference has them. */
+/* Checks that the tested backend has NaN, and infinities for values too large for fp16, where reference has them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

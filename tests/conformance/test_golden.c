@@ -1,4 +1,4 @@
-/* The models mlp, cnn, vit and the example unet compared with PyTorch in double precision, through the real plan and
+/* Compares the models mlp, cnn, vit and the example unet with PyTorch in double precision, through the real plan and
  * execution on the reference backend: logits, losses and gradients of one batch, and 20 steps of AdamW and of SGD with
  * momentum. tests/golden/make_models.py makes and describes the fixtures. */
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Attention and rotary on the reference backend compared with PyTorch in double precision, forward and backward.
+/* Compares attention and rotary on the reference backend with PyTorch in double precision, forward and backward.
  * tests/golden/make_attention.py makes and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Small forms of the models with pretrained weights, compared with PyTorch in double precision: logits, losses and
+/* Compares small forms of the models with pretrained weights with PyTorch in double precision: logits, losses and
  * gradients of one batch, moving averages, and 20 steps of AdamW and of SGD with momentum.
  * tests/golden/make_backbones.py makes and describes the fixtures. */
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* Convolutions with groups, dilation and without bias, transposed ones, pooling and upsampling, on the reference
- * backend compared with PyTorch in double precision, forward and backward; and the names and shapes of a convolution's
- * parameters, which are PyTorch's. tests/golden/make_conv.py makes and describes the fixture. */
+/* Compares convolutions with groups, dilation and without bias, transposed ones, pooling and upsampling, on the
+ * reference backend, with PyTorch in double precision, forward and backward; also tests the names and shapes of a
+ * convolution's parameters, which are PyTorch's. tests/golden/make_conv.py makes and describes the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Low-rank adapters of a frozen model compared with PyTorch in double precision, through the real plan and execution on
+/* Compares low-rank adapters of a frozen model with PyTorch in double precision, through the real plan and execution on
  * the reference backend: logits, losses, all gradients, and 20 steps of AdamW. tests/golden/make_lora.py makes and
  * describes the fixture. Also checks that a plan has no gradients and states of frozen parameters. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Losses on the reference backend compared with PyTorch's in double precision: softmax cross-entropy over sequences,
+/* Compares losses on the reference backend with PyTorch's in double precision: softmax cross-entropy over sequences,
  * alone, with labels that are shares of classes, and with the product inside, and the mean losses with real targets and
  * with labels; each with its gradients. Fixture: tests/golden/make_losses.py. */
 #include <setjmp.h>

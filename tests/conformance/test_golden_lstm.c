@@ -1,4 +1,4 @@
-/* LSTM on the reference backend compared with torch.nn.LSTM in double precision: y and all gradients of one layer, and
+/* Compares LSTM on the reference backend with torch.nn.LSTM in double precision: y and all gradients of one layer, and
  * of two bidirectional ones. Fixture: tests/golden/make_lstm.py. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Linear over rows, matmul, gather, embedding, pad, and permute, concat and slice together, on the reference backend
- * compared with PyTorch in double precision, forward and backward. tests/golden/make_move.py makes and describes the
+/* Compares linear over rows, matmul, gather, embedding, pad, and permute, concat and slice together, on the reference
+ * backend, with PyTorch in double precision, forward and backward. tests/golden/make_move.py makes and describes the
  * fixture. */
 #include <setjmp.h>
 #include <stdarg.h>

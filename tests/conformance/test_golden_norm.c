@@ -1,4 +1,4 @@
-/* The normalisations on the reference backend compared with PyTorch in double precision: results, gradients, and batch
+/* Compares the normalisations on the reference backend with PyTorch in double precision: results, gradients, and batch
  * norm's running averages after one step, with one group of samples and with several. tests/golden/make_norm.py makes
  * and describes the fixture. */
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Updates with given gradients compared with a plain Python implementation of the papers: parameters and states after
+/* Compares updates with given gradients with a plain Python implementation of the papers: parameters and states after
  * some steps, through the real plan and execution on the reference backend. tests/golden/make_optimizers.py describes
  * the fixture and its sources. */
 #include <math.h>

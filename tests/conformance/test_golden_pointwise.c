@@ -1,5 +1,5 @@
-/* Elementwise functions, softmax, operations on tensors that broadcast and sums over axes, on the reference backend
- * compared with PyTorch in double precision, forward and backward. tests/golden/make_pointwise.py makes and describes
+/* Compares elementwise functions, softmax, operations on tensors that broadcast and sums over axes, on the reference
+ * backend, with PyTorch in double precision, forward and backward. tests/golden/make_pointwise.py makes and describes
  * the fixture. */
 #include <setjmp.h>
 #include <stdarg.h>

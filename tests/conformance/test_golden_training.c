@@ -1,4 +1,4 @@
-/* Training options compared with PyTorch in double precision: 20 steps of the model mlp through the real plan and
+/* Compares training options with PyTorch in double precision: 20 steps of the model mlp through the real plan and
  * execution on the reference backend, with the core's own optimizers and schedules. tests/golden/make_training.py makes
  * and describes the fixture. */
 #include <setjmp.h>

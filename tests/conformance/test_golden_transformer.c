@@ -1,4 +1,4 @@
-/* The tiny transformer on the reference backend compared with PyTorch in double precision: logits, losses and the
+/* Compares the tiny transformer on the reference backend with PyTorch in double precision: logits, losses and the
  * gradients of all parameters. tests/golden/make_transformer.py makes and describes the fixtures. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
-/* Fused nodes whose two results recompute handles separately: the sum is kept and its norm recomputed, or the input of
- * an activation is kept and the activation recomputed. On a transformer, whichever nodes are dropped, on every backend
- * and in every type of stored activations, the bits are the same as without dropping. If a fused kernel does not round
- * between the two, the rule is off; the test checks that too. */
+/* Tests fused nodes whose two results recompute handles separately: the sum is kept and its norm recomputed, or the
+ * input of an activation is kept and the activation recomputed. On a transformer, whichever nodes are dropped, on every
+ * backend and in every type of stored activations, the bits are the same as without dropping. If a fused kernel does
+ * not round between the two, the rule is off; the test checks that too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The last product inside the loss (graph.fuse=linear_loss): where the core applies it and where not, and that losses,
- * predictions and gradients equal those of logits and softmax cross-entropy, in less memory, in training and
+/* Tests the last product inside the loss (graph.fuse=linear_loss): where the core applies it and where not, and that
+ * losses, predictions and gradients equal those of logits and softmax cross-entropy, in less memory, in training and
  * evaluation. */
 #include <math.h>
 #include <setjmp.h>

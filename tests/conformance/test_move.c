@@ -1,5 +1,5 @@
-/* Errors in products and moves of values: every backend refuses an index out of range, and authors of models get errors
- * for shapes that do not fit. */
+/* Tests errors in products and moves of values: every backend refuses an index out of range, and authors of models get
+ * errors for shapes that do not fit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

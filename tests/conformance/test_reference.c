@@ -1,5 +1,5 @@
-/* The reference backend's guarantees besides its numbers: a strict memory limit, labels checked before they are used as
- * indices, and the random numbers that define dropout. */
+/* Tests the reference backend's guarantees besides its numbers: a strict memory limit, labels checked before they are
+ * used as indices, and the random numbers that define dropout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

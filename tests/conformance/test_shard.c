@@ -1,4 +1,4 @@
-/* Sharding (graph/shard.h): N ranks must train like one, up to rounding. */
+/* Tests sharding (graph/shard.h): N ranks must train like one, up to rounding. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

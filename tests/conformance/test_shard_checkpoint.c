@@ -1,5 +1,5 @@
-/* Checkpoints of ranks that shard their updates: the bytes equal those of one rank, and any number of ranks can resume
- * from them. */
+/* Tests checkpoints of ranks that shard their updates: the bytes equal those of one rank, and any number of ranks can
+ * resume from them. */
 #include <pthread.h>
 
 #include "builtin/builtin.h"

@@ -1,5 +1,5 @@
-/* Updates in the backward pass give the same bits as an update after it, on every backend, with all options that change
- * the backward pass; and not all gradients exist at the same time. */
+/* Tests that updates in the backward pass give the same bits as an update after it, on every backend, with all options
+ * that change the backward pass, and that not all gradients exist at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Attention on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on numbers of
- * threads that split the backward pass differently, with scores that overflow exp(), with masked keys that are not
- * finite; and scratch that does not grow with the sequence. */
+/* Tests attention on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on
+ * numbers of threads that split the backward pass differently, with scores that overflow exp(), with masked keys that
+ * are not finite; and scratch that does not grow with the sequence. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

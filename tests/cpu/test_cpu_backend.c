@@ -1,6 +1,6 @@
-/* The cpu backend as a plugin: kernels on hand-made tensors, in every memory order and on every instruction set of this
- * processor; the device's limits; and the whole cnn on different numbers of threads and micro-batches, which must give
- * the same bits. tests/conformance compares all operations with the reference. */
+/* Tests the cpu backend as a plugin: kernels on hand-made tensors, in every memory order and on every instruction set
+ * of this processor; the device's limits; and the whole cnn on different numbers of threads and micro-batches, which
+ * must give the same bits. tests/conformance compares all operations with the reference. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The sums of a federation's round: exact for every optimization level and every order of the clients. The vector code
- * is compiled here at several levels, from the backend's own file. */
+/* Tests the sums of a federation's round: they are exact for every optimization level and every order of the clients.
+ * The vector code is compiled here at several levels, from the backend's own file. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

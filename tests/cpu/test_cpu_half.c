@@ -1,4 +1,4 @@
-/* Conversions to 16-bit types: every value, and values in between, in every available instruction set. */
+/* Tests conversions to 16-bit types: every value, and values in between, in every available instruction set. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

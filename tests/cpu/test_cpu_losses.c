@@ -1,6 +1,6 @@
-/* LSTM and the losses on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on
- * numbers of threads that split the work differently, with logits that overflow exp(); and scratch of the loss with the
- * product inside, which does not grow with rows and classes. */
+/* Tests LSTM and the losses on the cpu backend, beyond the conformance suite: on every instruction set of this
+ * processor, on numbers of threads that split the work differently, with logits that overflow exp(); and scratch of the
+ * loss with the product inside, which does not grow with rows and classes. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

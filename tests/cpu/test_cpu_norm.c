@@ -1,6 +1,6 @@
-/* The normalisations on the cpu backend, beyond the conformance suite: on every instruction set of this processor, on
- * numbers of threads that split the work differently, and on values far from 0, whose variance is lost if it is
- * computed as the difference of two large numbers. */
+/* Tests the normalisations on the cpu backend, beyond the conformance suite: on every instruction set of this
+ * processor, on numbers of threads that split the work differently, and on values far from 0, whose variance is lost if
+ * it is computed as the difference of two large numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

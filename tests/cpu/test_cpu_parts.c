@@ -1,4 +1,4 @@
-/* Parts of the cpu backend that need no other part: its threads, and the reading of control groups from made-up
+/* Tests parts of the cpu backend that need no other part: its threads, and the reading of control groups from made-up
  * trees. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Elementwise operations, sums and softmax on the cpu backend, beyond the conformance suite: on every instruction set
- * of this processor; sums whose small terms fp32 alone would lose; scores that overflow exp(). */
+/* Tests elementwise operations, sums and softmax on the cpu backend, beyond the conformance suite: on every instruction
+ * set of this processor; sums whose small terms fp32 alone would lose; scores that overflow exp(). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* Convolutions by Winograd's transforms, forward and both gradients, beyond the conformance suite: on every instruction
- * set of this processor, on numbers of threads that split tiles and units differently, and on planes that are not whole
- * tiles. */
+/* Tests convolutions by Winograd's transforms, forward and both gradients, beyond the conformance suite: on every
+ * instruction set of this processor, on numbers of threads that split tiles and units differently, and on planes that
+ * are not whole tiles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Activation functions and their gradients in float compared with the formulas in double: for the usual numbers of
+/* Compares activation functions and their gradients in float with the formulas in double: for the usual numbers of
  * networks, for very large ones, and for NaN and the infinities, where both results must be of the same kind. */
 #include <float.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Inputs, results and errors of a device that works while the host continues. The emulated device's streams run their
- * work as late as their order and events allow, so work with a missing wait reads the wrong input. */
+/* Tests inputs, results and errors of a device that works while the host continues. The emulated device's streams run
+ * their work as late as their order and events allow, so work with a missing wait reads the wrong input. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

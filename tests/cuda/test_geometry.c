@@ -1,4 +1,4 @@
-/* Division of work into blocks and threads: nothing is left out, for every count, and no limit of a launch is
+/* Tests the division of work into blocks and threads: nothing is left out, for every count, and no limit of a launch is
  * exceeded. */
 #include <setjmp.h>
 #include <stdarg.h>

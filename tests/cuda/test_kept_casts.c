@@ -1,5 +1,5 @@
-/* Casts of parameters that stay in place between the micro-batches of a step (graph/layout.h): the same bits as casts
- * in every micro-batch, with two sizes of micro-batches and with other programs in between, in no more memory. */
+/* Tests casts of parameters that stay in place between the micro-batches of a step (graph/layout.h): the same bits as
+ * casts in every micro-batch, with two sizes of micro-batches and with other programs in between, in no more memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The backend's choice among several library calls. */
+/* Tests the backend's choice among several library calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

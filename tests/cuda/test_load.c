@@ -1,4 +1,4 @@
-/* The error if cuDNN cannot be loaded. The test contains the plugin's own load.c. The libraries.so.1 beside this
+/* Tests the error if cuDNN cannot be loaded. The test contains the plugin's own load.c. The libraries.so.1 beside this
  * program needs libcudnn.so.19, which does not exist, while libcudnn.so.18 does. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Places of moved values: division by multiplication, merged dimensions of permute and pad, units of several bytes,
- * sizes in sorting. Compared with the plain definitions, element by element. */
+/* Compares places of moved values with the plain definitions, element by element: division by multiplication, merged
+ * dimensions of permute and pad, units of several bytes, sizes in sorting. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

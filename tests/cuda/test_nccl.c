@@ -1,5 +1,5 @@
-/* The communicator between GPUs, on emulated devices of processes that this test starts: its sums and copies, and its
- * errors when a rank fails, dies or hangs. */
+/* Tests the communicator between GPUs, on emulated devices of processes that this test starts: its sums and copies, and
+ * its errors when a rank fails, dies or hangs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

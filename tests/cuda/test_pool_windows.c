@@ -1,5 +1,5 @@
-/* Windows of pooling, by brute force: the elements of a window, and the windows of an element, for every kernel, stride
- * and padding that pooling accepts, and adaptive ones to fewer and more places. */
+/* Tests windows of pooling by brute force: the elements of a window, and the windows of an element, for every kernel,
+ * stride and padding that pooling accepts, and adaptive ones to fewer and more places. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The device profile: it is read back as written, only for the same device, library and sizes; an invalid profile is
- * refused with its line; and everything that a library's choice may depend on is in the key. */
+/* Tests the device profile: it is read back as written, only for the same device, library and sizes; an invalid profile
+ * is refused with its line; and everything that a library's choice may depend on is in the key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Programs of the cuda backend, run whole on the emulated device: the same bits as node by node, however often and with
- * every step; updates of many parameters in few launches; and a refused proof changes nothing. */
+/* Tests programs of the cuda backend, run whole on the emulated device: the same bits as node by node, however often
+ * and with every step; updates of many parameters in few launches; and a refused proof changes nothing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Tables of tensors: for all sizes, every element belongs to one part of one tensor, and a block finds it. */
+/* Tests tables of tensors: for all sizes, every element belongs to one part of one tensor, and a block finds it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

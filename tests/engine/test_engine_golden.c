@@ -25,7 +25,8 @@ static brim_engine *open_engine(const char *backend)
   return engine;
 }
 
-/* *size: the maximum change of the sum by rounding each value to float. */
+/* Returns the sum of the values, each times its factor. *size: the maximum change of the sum by rounding each value to
+ * float. */
 static double sum_of(uint64_t seed, uint64_t stream, const float *value, uint64_t count, double *size)
 {
   double sum = 0;

@@ -1,4 +1,4 @@
-/* dataset=chat from inside: packing, places of tokens in their text. */
+/* Tests dataset=chat from inside: packing, places of tokens in their text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* Generation with caches of keys and values: the programs for chunks and for single tokens compute the same logits as a
- * program for the whole sample, and a generator continues texts as the model without caches does. The tests use whole
- * runs on the reference backend. */
+/* Tests generation with caches of keys and values: the programs for chunks and for single tokens compute the same
+ * logits as a program for the whole sample, and a generator continues texts as the model without caches does. The tests
+ * use whole runs on the reference backend. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The model gpt2 compared with PyTorch in double precision, through the real plan and execution on the reference
+/* Compares the model gpt2 with PyTorch in double precision, through the real plan and execution on the reference
  * backend: logits, losses, every gradient, and 20 steps of AdamW. tests/golden/make_gpt2.py makes and describes the
  * fixture. */
 #include <setjmp.h>

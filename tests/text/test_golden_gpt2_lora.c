@@ -1,4 +1,4 @@
-/* Low-rank adapters of a frozen gpt2 compared with PyTorch in double precision, through the real plan and execution on
+/* Compares low-rank adapters of a frozen gpt2 with PyTorch in double precision, through the real plan and execution on
  * the reference backend: logits by the embedding, losses, all gradients, and 20 steps of AdamW; on cpu the first
  * gradients. tests/golden/make_gpt2_lora.py makes and describes the fixture. Also checks the plan of a frozen language
  * model. */

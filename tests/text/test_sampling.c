@@ -1,4 +1,4 @@
-/* Sampling of tokens, and characters that come in pieces. */
+/* Tests the sampling of tokens, and characters that come in pieces. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* Tokenizers: the ids of GPT-2's byte-pair encoding are those of OpenAI's encoder (tests/golden/make_bpe.py), from
- * either kind of files, the others those of the package tokenizers (tests/golden/make_tokenizers.py); errors in files
- * are reported. */
+/* Tests tokenizers: the ids of GPT-2's byte-pair encoding are those of OpenAI's encoder (tests/golden/make_bpe.py),
+ * from either kind of files, the others those of the package tokenizers (tests/golden/make_tokenizers.py); errors in
+ * files are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

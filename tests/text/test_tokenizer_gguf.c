@@ -1,4 +1,5 @@
-/* Tokenizers in GGUF files: the ids that transformers makes with the same files (tests/golden/make_gguf.py). */
+/* Tests tokenizers in GGUF files: they give the ids that transformers makes with the same files
+ * (tests/golden/make_gguf.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

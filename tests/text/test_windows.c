@@ -1,4 +1,4 @@
-/* Files of tokens, and windows over them. */
+/* Tests files of tokens, and windows over them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* The account of differential privacy: epsilon is that of Google's dp-accounting (golden/make_epsilon.py), never below
- * it and at most 0.1 % above; it grows with rounds, and shrinks with noise. */
+/* Tests the account of differential privacy: epsilon is that of Google's dp-accounting (golden/make_epsilon.py), never
+ * below it and at most 0.1 % above; it grows with rounds, and shrinks with noise. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

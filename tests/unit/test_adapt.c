@@ -1,5 +1,5 @@
-/* Recovery when memory runs out: the number of attempts, the micro-batches, the handler's answers; and that other
- * errors are not mistaken for lack of memory. */
+/* Tests recovery when memory runs out: the number of attempts, the micro-batches and the handler's answers. Other
+ * errors must not be mistaken for lack of memory. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Errors for wrong shapes in calls of attention and rotary embedding, the operations' form in evaluation and with
- * documents. */
+/* Tests the errors for wrong shapes in calls of attention and rotary embedding, and the form of these operations in
+ * evaluation and with documents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

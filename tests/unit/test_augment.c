@@ -1,5 +1,5 @@
-/* RandAugment, Gaussian blur and CutMix compared byte by byte with Pillow and NumPy on the same random images (see
- * golden/make_augment.py). Also that augmentations set by keys equal the same entries in a list. */
+/* Compares RandAugment, Gaussian blur and CutMix byte by byte with Pillow and NumPy on the same random images (see
+ * golden/make_augment.py). Also tests that augmentations set by keys equal the same entries in a list. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

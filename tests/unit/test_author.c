@@ -1,5 +1,5 @@
-/* Errors for wrong names, sizes, NULL, samples, and an output that is not logits; the errors of each family of
- * operations are in that family's tests. */
+/* Tests the errors for wrong names, sizes, NULL, samples, and an output that is not logits. The errors of each family
+ * of operations are in that family's tests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Statuses, error text, strings and the host arena. */
+/* Tests statuses, error text, strings and the host arena. */
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Checkpoints: the data reads back, every damaged byte is detected, and mismatches with a model are reported. */
+/* Tests checkpoints: the data reads back, every damaged byte is detected, and mismatches with a model are reported. */
 #include "base/log.h"
 #include "checkpoint_runs.h"
 #include "store/checkpoint_choose.h"

@@ -1,4 +1,4 @@
-/* Checkpoints on a failing disk: after every failing system call, full disk or kill, the run can be resumed.
+/* Tests checkpoints on a failing disk: after every failing system call, full disk or kill, the run can be resumed.
  *
  * The calls that change the disk are defined here, in place of the C library's: each is counted, and can be made to
  * fail, to run out of space, or to end the process. */

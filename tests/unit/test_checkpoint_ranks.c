@@ -1,5 +1,5 @@
-/* Checkpoints that several ranks write together: each rank is a thread, and they meet at a barrier. The writing calls
- * are defined here, in place of the C library's, so that they can fail on one rank. */
+/* Tests checkpoints that several ranks write together: each rank is a thread, and they meet at a barrier. The writing
+ * calls are defined here, in place of the C library's, so that they can fail on one rank. */
 #include <pthread.h>
 #include <sys/syscall.h>
 

@@ -1,5 +1,5 @@
-/* Composition, overrides, the schema's check and its messages: one test for each case of config_cases.h, and tables
- * that do not fit. Runs in its own folder, so that paths in messages are short. */
+/* Tests composition, overrides, the schema's check and its messages: one test for each case of config_cases.h, and
+ * tables that do not fit. The test runs in its own folder, so that paths in messages are short. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

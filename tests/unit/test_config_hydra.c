@@ -1,4 +1,4 @@
-/* Composition and interpolation compared with the output of Hydra and OmegaConf (tests/config_hydra): they agree where
+/* Compares composition and interpolation with the output of Hydra and OmegaConf (tests/config_hydra). They agree where
  * they should, and differ exactly as differs.txt says. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The code that the message of a crash blames: only calls that are still on the stack count. */
+/* Tests which code the message of a crash blames: only calls that are still on the stack count. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* CSV files: how they become samples, and the errors for files that cannot. Each test writes its files into its own
+/* Tests how CSV files become samples, and the errors for files that cannot. Each test writes its files into its own
  * folder and loads the real plugin. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The parts of a dataset, the processing of a sample on its way to the network, and the errors for settings and
+/* Tests the parts of a dataset, the processing of a sample on its way to the network, and the errors for settings and
  * datasets. */
 #include <math.h>
 #include <setjmp.h>

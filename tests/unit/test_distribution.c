@@ -1,4 +1,4 @@
-/* Distribution of a step over ranks with different devices: the arithmetic. */
+/* Tests the arithmetic that distributes a step over ranks with different devices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

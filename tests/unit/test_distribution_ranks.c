@@ -1,4 +1,4 @@
-/* Ranks agree on the distribution of a step: two processes, with a socket in place of a communicator. */
+/* Tests that ranks agree on the distribution of a step: two processes, with a socket in place of a communicator. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The picture of `brim monitor`: recorded looks (tests/monitor/states) drawn in several sizes are equal to recorded
+/* Tests the picture of `brim monitor`: recorded looks (tests/monitor/states) drawn in several sizes must equal recorded
  * pictures (tests/monitor/golden). BRIM_WRITE_GOLDEN=1 writes these anew: look at them before you commit them. */
 #include <setjmp.h>
 #include <stdarg.h>

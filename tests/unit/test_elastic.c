@@ -1,4 +1,4 @@
-/* Policy elastic: when it returns memory, how much, and when it takes memory back. The run, its device, waiting jobs
+/* Tests when policy elastic returns memory, how much, and when it takes memory back. The run, its device, waiting jobs
  * and the clock are simulated. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* brim/engine.h: the order of calls, errors, and the numbers of steps. */
+/* Tests brim/engine.h: the order of calls, errors, and the numbers of steps. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* BRIM_FAULT: valid texts, errors with their position, and the calls that fail. */
+/* Tests BRIM_FAULT: valid texts, errors with their position, and the calls that fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Reading formulas: their results compared with plain C, the position of mistakes, and that subexpressions equal for
- * all elements are computed once. */
+/* Tests reading formulas: their results compared with plain C, the position of mistakes, and that subexpressions equal
+ * for all elements are computed once. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Attention on slices of one tensor: which graphs the fusion pass changes, and into which nodes. The numbers are
- * compared by rows of the conformance suite and by random graphs. */
+/* Tests attention on slices of one tensor: which graphs the fusion pass changes, and into which nodes. Rows of the
+ * conformance suite and random graphs compare the numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* GGUF files: values with the bits of the Python package gguf, writing, and refusing invalid files. */
+/* Tests GGUF files: values have the bits of the Python package gguf, written files read back, and invalid files are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

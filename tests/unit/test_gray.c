@@ -1,4 +1,4 @@
-/* dataset.gray of the picture data sets: one channel, with the bytes of Pillow's mode L. */
+/* Tests dataset.gray of the picture data sets: one channel, with the bytes of Pillow's mode L. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

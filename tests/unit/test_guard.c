@@ -1,4 +1,4 @@
-/* Guards: functions on a separate thread that can be abandoned, and their effects after that. */
+/* Tests guards: functions on a separate thread that can be abandoned, and their effects after that. */
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-/* Histograms of tensors: every value is counted once, by its sign and exponent, in any order and any parts. */
+/* Tests histograms of tensors: every value is counted once, by its sign and exponent, in any order and any parts. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

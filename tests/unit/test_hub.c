@@ -1,5 +1,5 @@
-/* Ranks started by brim itself: this program again, in the role of its first argument. They exchange data, end, die and
- * hang; the launcher names the rank and leaves no process running. */
+/* Tests ranks started by brim itself: this program again, in the role of its first argument. They exchange data, end,
+ * die and hang; the launcher names the rank and leaves no process running. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

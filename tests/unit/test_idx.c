@@ -1,5 +1,5 @@
-/* The idx dataset: the files it reads, and its errors for others. Each test writes its files into its own folder and
- * loads the real plugin. */
+/* Tests the idx dataset: the files it reads, and its errors for others. Each test writes its files into its own folder
+ * and loads the real plugin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The interrupt of a run: only the process that published the slot gets SIGINT. */
+/* Tests the interrupt of a run: only the process that published the slot gets SIGINT. */
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* JSON lines: the format of records, and that a file never keeps part of one. */
+/* Tests JSON lines: the format of records, and that a file never keeps part of one. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

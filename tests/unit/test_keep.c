@@ -1,5 +1,5 @@
-/* The record of a run's data: it reads back as written, differences in the data are reported, and damaged records are
- * rejected. */
+/* Tests the record of a run's data: it reads back as written, differences in the data are reported, and damaged records
+ * are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A graph of a thousand forward operations: its nodes are counted, and its plan is valid and tight.
+/* Tests a graph of a thousand forward operations: its nodes are counted, and its plan is valid and tight.
  * tests/bench/bench_plan.c measures the speed. */
 #include <setjmp.h>
 #include <stdarg.h>

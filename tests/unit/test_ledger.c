@@ -1,5 +1,5 @@
-/* The ledger that processes share: it never exceeds its limit, and the share of a process returns however the process
- * ends. */
+/* Tests the ledger that processes share: it never exceeds its limit, and the share of a process returns however the
+ * process ends. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* The live state of processes: its contents and its cost; that it disappears with its process, and that readers do not
- * trust the board. */
+/* Tests the live state of processes: its contents and its cost; that it disappears with its process, and that readers
+ * do not trust the board. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* The loader: the same stream for all numbers of threads and micro-batches, bounded memory and look-ahead, errors at
- * their position, and an end at any moment. The dataset's delay differs by sample, so that threads overtake each other.
- * Run under TSan as well. */
+/* Tests the loader: the same stream for all numbers of threads and micro-batches, bounded memory and look-ahead, errors
+ * at their position, and an end at any moment. The dataset's delay differs by sample, so that threads overtake each
+ * other. The test also runs under TSan. */
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>

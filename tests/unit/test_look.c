@@ -1,4 +1,4 @@
-/* A look at hosts: its JSON form, the expected start of queue places, and advice. */
+/* Tests a look at hosts: its JSON form, the expected start of queue places, and advice. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

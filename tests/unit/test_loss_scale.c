@@ -1,4 +1,4 @@
-/* A loss scale adapts to applied and skipped steps like torch.amp.GradScaler. */
+/* Tests that a loss scale adapts to applied and skipped steps like torch.amp.GradScaler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

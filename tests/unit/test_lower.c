@@ -1,5 +1,5 @@
-/* Activations in a smaller type: the affected tensors, the places of the casts, and that gradients of parameters stay
- * wide. */
+/* Tests activations in a smaller type: the affected tensors, the places of the casts, and that gradients of parameters
+ * stay wide. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* mixup: the mixed samples and their shares, and that a sample does not depend on the thread or the micro-batch.
+/* Tests mixup: the mixed samples and their shares, and that a sample does not depend on the thread or the micro-batch.
  * tests/cli/test_tasks.py compares training with PyTorch. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Sorting networks: they sort columns for every number of rows. If only some rows are requested, the network leaves out
- * exchanges that these rows do not need, and they are right. */
+/* Tests sorting networks: they sort columns for every number of rows. If only some rows are requested, the network
+ * leaves out exchanges that these rows do not need, and they are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Graphs of normalisations: parameters and buffers with PyTorch's names and initial values, batch norm's groups of
- * samples, and the errors for wrong calls. */
+/* Tests graphs of normalisations: parameters and buffers with PyTorch's names and initial values, batch norm's groups
+ * of samples, and the errors for wrong calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

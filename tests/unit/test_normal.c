@@ -1,4 +1,5 @@
-/* Vector code draws normal values. Each must be the float nearest to the value that the C library's functions give. */
+/* Tests the vector code that draws normal values. Each value must be the float nearest to the value that the C
+ * library's functions give. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* memory.offload on a simulated device that works ahead of the host: its queues only record the started operations and
- * their order. If two operations use the same memory and one of them writes, their queue or marks must order one after
- * the other. Otherwise they could run at the same time on a real device. */
+/* Tests memory.offload on a simulated device that works ahead of the host: its queues only record the started
+ * operations and their order. If two operations use the same memory and one of them writes, their queue or marks must
+ * order one after the other. Otherwise they could run at the same time on a real device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

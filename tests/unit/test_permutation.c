@@ -1,5 +1,5 @@
-/* Shuffling: every sample once, in a different order for each seed, use and epoch, with all positions equally
- * likely. */
+/* Tests shuffling: every sample comes once, in a different order for each seed, use and epoch, with all positions
+ * equally likely. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Decoding of pictures of every kind, compared with Pillow's pixels (tests/images/make_pictures.py), and the errors for
- * damaged and too large ones. */
+/* Tests decoding of pictures of every kind, compared with Pillow's pixels (tests/images/make_pictures.py), and the
+ * errors for damaged and too large ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Memory plans: their sizes, their programs and the places of their buffers. */
+/* Tests memory plans: their sizes, their programs and the places of their buffers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Models and backends that cannot be planned: the messages. */
+/* Tests the messages for models and backends that cannot be planned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Fused operations in a plan: which are fused, their names, and the memory that they need. */
+/* Tests fused operations in a plan: which are fused, their names, and the memory that they need. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

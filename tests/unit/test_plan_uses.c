@@ -1,4 +1,4 @@
-/* Parameters that a model uses several times, or in parts: their gradients in a plan. */
+/* Tests the gradients in a plan of parameters that a model uses several times, or in parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

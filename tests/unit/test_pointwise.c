@@ -1,5 +1,5 @@
-/* Graphs of elementwise operations, sums over axes and softmax: their shapes, the nodes that sum gradients of broadcast
- * operands, and the errors for wrong calls. */
+/* Tests graphs of elementwise operations, sums over axes and softmax: their shapes, the nodes that sum gradients of
+ * broadcast operands, and the errors for wrong calls. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

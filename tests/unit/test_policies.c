@@ -1,5 +1,5 @@
-/* The policies' host: the order in which it asks policies, the answers that it refuses, and how it reports decisions.
- * The policies return the answers that a test stored in them. */
+/* Tests the policies' host: the order in which it asks policies, the answers that it refuses, and how it reports
+ * decisions. The policies return the answers that a test stored in them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Host memory in use, from made-up files of both versions of control groups, and when it is reported: once, again after
- * it fell and rose, and at growing intervals while it stays high. */
+/* Tests the host memory in use, from made-up files of both versions of control groups, and when brim reports it: once,
+ * again after it fell and rose, and at growing intervals while it stays high. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

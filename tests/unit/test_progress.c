@@ -1,4 +1,4 @@
-/* The progress line: its content, that it fits, and that messages do not break it; and the reactions to signals.
+/* Tests the progress line: its content, that it fits, and that messages do not break it; and the reactions to signals.
  * Terminals are pseudo-terminals. */
 #include <fcntl.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The cost and benefit of recompute in plans of deep models. tests/conformance/test_random_graphs.c and
+/* Tests the cost and benefit of recompute in plans of deep models. tests/conformance/test_random_graphs.c and
  * tests/cli/test_recompute.py show that it changes no bit. */
 #include <setjmp.h>
 #include <stdarg.h>

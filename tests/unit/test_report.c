@@ -1,4 +1,4 @@
-/* Reports: epochs from records, number formats, and escaping of text. */
+/* Tests reports: epochs from records, number formats, and escaping of text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Run folders: created once, locked by one process, with small files replaced atomically. */
+/* Tests run folders: created once, locked by one process, with small files replaced atomically. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

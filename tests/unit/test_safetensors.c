@@ -1,4 +1,4 @@
-/* The safetensors format: writing, reading, and refusing invalid files. */
+/* Tests the safetensors format: writing, reading, and refusing invalid files. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

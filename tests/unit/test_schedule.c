@@ -1,4 +1,4 @@
-/* Learning-rate schedules, and the numbers that optimizers compute for a step. */
+/* Tests learning-rate schedules, and the numbers that optimizers compute for a step. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

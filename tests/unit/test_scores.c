@@ -1,4 +1,4 @@
-/* Precision, recall and F1 from confusion matrices, compared with scikit-learn (classification_report,
+/* Compares precision, recall and F1 from confusion matrices with scikit-learn (classification_report,
  * f1_score(average="macro"), zero_division 0). */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The cpu backend's vector functions compared with the C library's in double precision, for the vector type this test
+/* Compares the cpu backend's vector functions with the C library's in double precision, for the vector type this test
  * is compiled with. */
 #include <math.h>
 #include <setjmp.h>

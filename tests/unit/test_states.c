@@ -1,4 +1,4 @@
-/* The file of client states: transactions, and its contents after a kill at any moment. */
+/* Tests the file of client states: transactions, and its contents after a kill at any moment. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Expansion of sweeps: the jobs and their order, and the errors. */
+/* Tests the expansion of sweeps: the jobs and their order, and the errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The synthetic dataset: its content, that it is reproducible, and that it can be learnt. */
+/* Tests the synthetic dataset: its content, that it is reproducible, and that it can be learnt. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The device profile: its file, and how times for other shapes are predicted from the measured ones. */
+/* Tests the device profile: its file, and how times for other shapes are predicted from the measured ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The recorder of traces, and the clocks of ranks. */
+/* Tests the recorder of traces, and the clocks of ranks. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

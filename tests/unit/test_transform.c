@@ -1,4 +1,4 @@
-/* The processing of pixels on their way to the network: resizing and colours compared with Pillow's bytes
+/* Tests the processing of pixels on their way to the network: resizing and colours compared with Pillow's bytes
  * (tests/images/make_pictures.py), the chain as in torchvision, and the random choices. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Values by declared type: the accepted and converted ones, the errors; and the check of a whole table. */
+/* Tests values by declared type: the accepted and converted ones, the errors; and the check of a whole table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

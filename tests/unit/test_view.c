@@ -1,4 +1,4 @@
-/* The keys of `brim monitor`, and the cells that it draws on. */
+/* Tests the keys of `brim monitor`, and the cells that it draws on. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

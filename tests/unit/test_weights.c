@@ -1,4 +1,4 @@
-/* Loading weights: numbers of other types, indexes of several files, and the mapping of tensors to parameters. */
+/* Tests loading weights: numbers of other types, indexes of several files, and the mapping of tensors to parameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

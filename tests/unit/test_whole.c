@@ -1,5 +1,5 @@
-/* The file of a round's updates: it has no name once it is open, and a disk with too little room is an error with the
- * numbers. */
+/* Tests the file of a round's updates: it has no name once it is open, and a disk with too little room is an error with
+ * the numbers. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Convolutions and pooling in models: the shapes of their results, and the errors for invalid calls. */
+/* Tests convolutions and pooling in models: the shapes of their results, and the errors for invalid calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

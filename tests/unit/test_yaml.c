@@ -1,4 +1,4 @@
-/* YAML: values and their positions, errors and their positions, and that printed text reads back. */
+/* Tests YAML: values and their positions, errors and their positions, and that printed text reads back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

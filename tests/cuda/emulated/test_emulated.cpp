@@ -149,7 +149,7 @@ void test_work_and_other_threads_leave_a_capture_as_it_is(void **)
 
 /* ---- alignment ---- */
 
-/* The output of a child that runs the body in a kernel. The child must fail. */
+/* Returns the output of a child that runs the body in a kernel. The child must fail. */
 std::string last_words(const std::function<void()> &body)
 {
   int pipes[2];
