@@ -1,4 +1,4 @@
-"""Binary compatibility: plugins built for older versions, and the symbols of libbrim.so."""
+"""Tests binary compatibility: plugins built for older versions, and the symbols of libbrim.so."""
 
 import pathlib
 import platform

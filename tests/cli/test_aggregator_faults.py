@@ -1,4 +1,4 @@
-"""Aggregators that crash, loop or give answers that cannot be used: the run ends with a message that names the
+"""Tests aggregators that crash, loop or give answers that cannot be used: the run ends with a message that names the
 aggregator and the client, after a checkpoint of the previous round, and resumes to the bits of an undisturbed run."""
 
 import os

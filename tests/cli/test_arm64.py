@@ -1,4 +1,4 @@
-"""Whole runs for aarch64 in qemu, with vectors of each length. Only a build for another machine has this test:
+"""Tests whole runs for aarch64 in qemu, with vectors of each length. Only a build for another machine has this test:
 $BRIM_BINARY calls the emulator, and $QEMU_CPU chooses the processor."""
 
 import math

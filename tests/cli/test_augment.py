@@ -1,4 +1,4 @@
-"""Augmentation plugins in training: the built-in ones and one from outside the tree."""
+"""Tests augmentation plugins in training: the built-in ones and one from outside the tree."""
 
 import os
 import pathlib

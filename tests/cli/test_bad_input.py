@@ -1,4 +1,4 @@
-"""Wrong input: a clear message, the right exit status, and no partial files."""
+"""Tests wrong input: brim gives a clear message and the right exit status, and leaves no partial files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""dataset=chat: conversations as JSON lines, the tokens that count, packed rows, kept tokens; brim data."""
+"""Tests dataset=chat and brim data: conversations as JSON lines, the tokens that count, packed rows, kept tokens."""
 
 import json
 import pathlib

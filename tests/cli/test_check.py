@@ -1,5 +1,5 @@
-"""brim check: its verdicts on good and bad plugins, and on plugin files whose bytes were changed. Whatever the file
-contains, the program itself must end with one of its own exit statuses."""
+"""Tests brim check: its verdicts on good and bad plugins, and on plugin files whose bytes were changed. Whatever the
+file contains, the program itself must end with one of its own exit statuses."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Commands: help, mistyped words, plan before train, exit statuses."""
+"""Tests commands: help, mistyped words, plan before train, exit statuses."""
 
 import os
 import subprocess

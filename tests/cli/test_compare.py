@@ -1,4 +1,4 @@
-"""brim compare: figures of runs side by side, the differences in their configurations, and curves."""
+"""Tests brim compare: figures of runs side by side, the differences in their configurations, and curves."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""brim config and the errors of configurations, as a user sees them."""
+"""Tests brim config and the errors of configurations, as a user sees them."""
 
 import json
 import os

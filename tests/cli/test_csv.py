@@ -1,4 +1,5 @@
-"""CSV files from the command line: time series of real numbers, rows with classes, sequences, and the run's output."""
+"""Tests CSV files from the command line: time series of real numbers, rows with classes, sequences, and the run's
+output."""
 
 import csv
 import math

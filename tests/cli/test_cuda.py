@@ -1,4 +1,4 @@
-"""GPU support from the command line without a GPU: the emulated device, and a fake driver library with given
+"""Tests GPU support from the command line without a GPU, with the emulated device and a fake driver library with given
 answers."""
 
 import gzip

@@ -1,4 +1,4 @@
-"""model=decoder and model=hf: networks of Hugging Face's transformers, from its files."""
+"""Tests model=decoder and model=hf: networks of Hugging Face's transformers, from its files."""
 
 import json
 import pathlib

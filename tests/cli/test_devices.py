@@ -1,4 +1,4 @@
-"""brim devices: the list of devices."""
+"""Tests brim devices, the list of devices."""
 
 import fcntl
 import os

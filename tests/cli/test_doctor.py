@@ -1,4 +1,4 @@
-"""brim doctor: it names the fault of broken set-ups with a remedy, and finds none in a good one."""
+"""Tests brim doctor: it names the fault of broken set-ups with a remedy, and finds none in a good one."""
 
 import json
 import os

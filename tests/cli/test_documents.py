@@ -1,4 +1,4 @@
-"""Samples of several documents: tokens see their own document only, at their own positions."""
+"""Tests samples of several documents: tokens see their own document only, at their own positions."""
 
 import pathlib
 import random

@@ -1,5 +1,6 @@
-"""policy=elastic: a run returns device memory while other runs wait for it, takes it back when it is free, and the
-results of no run change. The device is a share of the host with a limit; the tests wait for events, not for times."""
+"""Tests policy=elastic: a run returns device memory while other runs wait for it, takes it back when it is free, and
+the results of no run change. The device is a share of the host with a limit; the tests wait for events, not for
+times."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The micro-batch decides memory, not results: an effective batch of 128 is split in different ways."""
+"""Tests that the micro-batch decides memory, not results: an effective batch of 128 is split in different ways."""
 
 import csv
 import math

@@ -1,4 +1,5 @@
-"""brim eval: evaluates a run's checkpoint with the memory of an evaluation, and leaves the run unchanged."""
+"""Tests brim eval, which evaluates a run's checkpoint with the memory of an evaluation, and leaves the run
+unchanged."""
 
 
 from support import LOAD, NO_FIT, SMALL, SMALL_CNN, USAGE, Case, main, plain

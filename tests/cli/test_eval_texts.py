@@ -1,4 +1,5 @@
-"""brim eval --text and --choices: perplexity and multiple choice of language models, against transformers' numbers."""
+"""Tests brim eval --text and --choices: perplexity and multiple choice of language models, against transformers'
+numbers."""
 
 import json
 import pathlib

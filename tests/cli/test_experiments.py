@@ -1,5 +1,5 @@
-"""Installed experiments on small generated data: each has the settings it promises, can be planned, and trains at a
-reduced size."""
+"""Tests installed experiments on small generated data: each has the settings it promises, can be planned, and trains at
+a reduced size."""
 
 import csv
 import math

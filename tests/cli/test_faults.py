@@ -1,9 +1,9 @@
-"""Calls that fail for lack of memory, each in turn (docs/faults.md): the run redoes the failed part and ends with the
-bits of an undisturbed run, or ends with a message and reaches the same bits after a resume. Nothing hangs, leaks or
+"""Tests calls that fail for lack of memory, each in turn (docs/faults.md): the run redoes the failed part and ends with
+the bits of an undisturbed run, or ends with a message and reaches the same bits after a resume. Nothing hangs, leaks or
 stays locked.
 
-FAULTS=all fails every call in the chosen steps, which takes minutes; FAULTS=N (default 2) fails N calls for each
-point and step."""
+FAULTS=all fails every call in the chosen steps, which takes minutes; FAULTS=N (default 2) fails N calls for each point
+and step."""
 
 import os
 

@@ -1,5 +1,5 @@
-"""Federations: rounds of clients on one device. The result has the same bits for every number of clients that train at
-a time, and equals federated averaging in double precision, computed here by plain loops."""
+"""Tests federations: rounds of clients on one device. The result has the same bits for every number of clients that
+train at a time, and equals federated averaging in double precision, computed here by plain loops."""
 
 import collections
 import math

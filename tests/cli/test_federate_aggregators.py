@@ -1,4 +1,4 @@
-"""Aggregators of federations: their results are those of their papers' formulas, computed here by plain loops in
+"""Tests aggregators of federations: their results are those of their papers' formulas, computed here by plain loops in
 double precision, over rounds of clients that differ in size and in their numbers of steps."""
 
 import math

@@ -1,4 +1,4 @@
-"""Asynchronous rounds (FedBuff): clients, versions, simulated time and weights are those of an event queue and of
+"""Tests asynchronous rounds (FedBuff): clients, versions, simulated time and weights are those of an event queue and of
 stochastic gradient descent in double precision, written here; brim refuses options that do not fit them."""
 
 import heapq

@@ -1,5 +1,5 @@
-"""Comparison of federated methods: each figure equals a plain computation from the files of the runs, at the end of a
-sweep, in brim compare, and on the page."""
+"""Tests the comparison of federated methods: each figure equals a plain computation from the files of the runs, at the
+end of a sweep, in brim compare, and on the page."""
 
 import collections
 import csv

@@ -1,5 +1,5 @@
-"""Federations on the emulated GPU: clients that train at a time have a stream, library handles and recorded programs
-each, and change no bit. Kernels of different lanes run in different orders with EMULATED_STREAMS."""
+"""Tests federations on the emulated GPU: clients that train at a time have a stream, library handles and recorded
+programs each, and change no bit. Kernels of different lanes run in different orders with EMULATED_STREAMS."""
 
 import json
 import os

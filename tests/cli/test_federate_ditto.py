@@ -1,5 +1,5 @@
-"""Ditto (Li et al., 2021, algorithm 1): personal models against plain loops in double precision, over five
-rounds, beside a global model that has the bits of one without them."""
+"""Compares Ditto (Li et al., 2021, algorithm 1) with plain loops in double precision, over five rounds. The global
+model has the bits of a federation without personal models."""
 
 import random
 import statistics

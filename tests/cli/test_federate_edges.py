@@ -1,5 +1,5 @@
-"""Edges between clients and server: the model has the bits of a federation without them, and time and bytes are those
-of plain loops over the formulas of docs/guide/federated_world.md."""
+"""Tests edges between clients and server: the model has the bits of a federation without them, and time and bytes are
+those of plain loops over the formulas of docs/guide/federated_world.md."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""FedDyn (Acar et al., 2021, algorithm 1): against plain loops in double precision, over five rounds."""
+"""Compares FedDyn (Acar et al., 2021, algorithm 1) with plain loops in double precision, over five rounds."""
 
 import collections
 import random

@@ -1,5 +1,5 @@
-"""Evaluation after local steps (federate.finetune_epochs): against plain loops in double precision, and the same
-figures for any number of parallel clients, ranks and processes."""
+"""Compares evaluation after local steps (federate.finetune_epochs) with plain loops in double precision. The figures
+are the same for any number of parallel clients, ranks and processes."""
 
 import math
 import random

@@ -1,5 +1,5 @@
-"""Each method of client selection in whole federations: the same choices and the same bytes whether clients train one
-after another or two at a time, and after a stop in any round."""
+"""Tests each method of client selection in whole federations: the same choices and the same bytes whether clients train
+one after another or two at a time, and after a stop in any round."""
 
 import math
 import os

@@ -1,6 +1,6 @@
-"""Privacy of a federation's clients: clipped updates and noise equal plain loops in double precision with a Philox of
-their own; noise and the draw of clients have the right distributions; records have the account's epsilon, and a budget
-ends the run; what would spoil the account is refused."""
+"""Tests the privacy of a federation's clients: clipped updates and noise equal plain loops in double precision with a
+Philox of their own; noise and the draw of clients have the right distributions; records have the account's epsilon, and
+a budget ends the run; brim refuses options that would spoil the account."""
 
 import math
 import random

@@ -1,5 +1,5 @@
-"""federate.mode=processes: each client in a process of its own, with its own device and limit. The result has the bits
-of the simulation, no process exceeds its limit, and none is left running."""
+"""Tests federate.mode=processes: each client is a process of its own, with its own device and limit. The result has the
+bits of the simulation, no process exceeds its limit, and none is left running."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Federations of several ranks: clients are distributed over them, and the result has the bits of one rank's."""
+"""Tests federations of several ranks: clients are distributed over them, and the result has the bits of one rank's."""
 
 import random
 

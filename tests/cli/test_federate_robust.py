@@ -1,5 +1,5 @@
-"""Aggregators that see all updates of a round, and malicious clients: results are those of their papers' formulas,
-computed here by plain loops in double precision over rounds of clients that differ in size."""
+"""Tests aggregators that see all updates of a round, and malicious clients: results are those of their papers'
+formulas, computed here by plain loops in double precision over rounds of clients that differ in size."""
 
 import math
 import random

@@ -1,4 +1,5 @@
-"""Federations as runs: when they end, the option names of other simulators, repeats, their records, and memory."""
+"""Tests federations as runs: when they end, the option names of other simulators, repeats, their records, and
+memory."""
 
 import collections
 import math

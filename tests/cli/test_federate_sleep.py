@@ -1,4 +1,4 @@
-"""network.sleep=true: clients wait in real time for their simulated transfers, and nothing else changes."""
+"""Tests network.sleep=true: clients wait in real time for their simulated transfers, and nothing else changes."""
 
 import signal
 

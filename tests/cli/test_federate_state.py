@@ -1,5 +1,4 @@
-"""Algorithms with client states: each against plain loops in double precision, over five
-rounds."""
+"""Compares each algorithm with client states with plain loops in double precision, over five rounds."""
 
 import collections
 import random

@@ -1,4 +1,4 @@
-"""The simulated world of federations: its figures equal plain loops over the formulas of
+"""Tests the simulated world of federations: its figures equal plain loops over the formulas of
 docs/guide/federated_world.md, written here in Python with a separate Philox; they do not depend on how a run is
 executed; bad traces are refused."""
 

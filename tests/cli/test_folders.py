@@ -1,5 +1,5 @@
-"""Layering of core/: a file includes and calls only files in its own folder and in those below it, and cycles of files
-are small."""
+"""Tests the layers of core/: a file includes and calls only files in its own folder and in those below it, and cycles
+of files are small."""
 
 import pathlib
 import shutil

@@ -1,5 +1,5 @@
-"""brim generate with models that have no run: folders as Hugging Face has them, their generation_config.json, and the
-memory that generating takes. tests/text/test_generate.c compares its programs with whole samples."""
+"""Tests brim generate with models that have no run: folders as Hugging Face has them, their generation_config.json, and
+the memory that generating takes. tests/text/test_generate.c compares its programs with whole samples."""
 
 import json
 import pathlib

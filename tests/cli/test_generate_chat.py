@@ -1,4 +1,4 @@
-"""brim generate --chat: conversations by a model's chat template."""
+"""Tests brim generate --chat: conversations by a model's chat template."""
 
 import json
 import os

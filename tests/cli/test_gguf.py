@@ -1,4 +1,4 @@
-"""GGUF files: model=hf reads their network, weights and tokenizer; brim export writes them, and whole folders."""
+"""Tests GGUF files: model=hf reads their network, weights and tokenizer; brim export writes them, and whole folders."""
 
 import json
 import pathlib

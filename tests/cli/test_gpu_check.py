@@ -1,5 +1,5 @@
-"""scripts/gpu_check in a dry run: all its checks in reduced sizes on the emulated device, so that the first run on a
-GPU meets no wrong key, missing file or mistake in the scripts."""
+"""Tests scripts/gpu_check in a dry run: all its checks run in reduced sizes on the emulated device, so that the first
+run on a GPU meets no wrong key, missing file or mistake in the scripts."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""hooks.*: shell commands that a run starts, and that cannot disturb it."""
+"""Tests hooks.*: shell commands that a run starts, and that cannot disturb it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Picture data sets: image_folder, flowers102, cub200 and cifar, intact and damaged, from the command line."""
+"""Tests picture data sets from the command line: image_folder, flowers102, cub200 and cifar, intact and damaged."""
 
 import csv
 import io

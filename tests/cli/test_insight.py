@@ -1,6 +1,6 @@
-"""observe.histograms: histograms of weights, gradients and updates are those of the values that checkpoints have, the
-same however the memory is used, and change nothing else. observe.samples: the samples with the worst answers are those
-that brim predict answers worst."""
+"""Tests observe.histograms: histograms of weights, gradients and updates are those of the values that checkpoints have,
+the same however the memory is used, and change nothing else. Tests observe.samples: the samples with the worst answers
+are those that brim predict answers worst."""
 
 import base64
 import csv

@@ -1,4 +1,5 @@
-"""The justfile, run with the real `just`: $BRIM_JUST or the one on the path. Without one, exit status 77 (skipped)."""
+"""Tests the justfile, run with the real `just`: $BRIM_JUST or the one on the path. Without `just` the test ends with
+exit status 77 (skipped)."""
 
 import os
 import pathlib

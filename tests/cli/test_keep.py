@@ -1,4 +1,4 @@
-"""A run keeps facts about its data: it predicts without the training files, and refuses other data."""
+"""Tests that a run keeps facts about its data: it predicts without the training files, and refuses other data."""
 
 import csv
 import json

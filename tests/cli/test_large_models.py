@@ -1,5 +1,5 @@
-"""Plans of large language models, for which config.json is enough: peaks on the emulated GPU, whose kernels need the
-same memory as those of a real one, and the table of GPU sizes."""
+"""Tests plans of large language models, for which config.json is enough: peaks on the emulated GPU, whose kernels need
+the same memory as those of a real one, and the table of GPU sizes."""
 
 import json
 import os

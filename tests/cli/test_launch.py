@@ -1,4 +1,4 @@
-"""brim train dist.ranks=N: brim starts the ranks itself, watches them, and leaves no process running."""
+"""Tests brim train dist.ranks=N: brim starts the ranks itself, watches them, and leaves no process running."""
 
 import os
 import pathlib

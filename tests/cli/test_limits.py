@@ -1,4 +1,4 @@
-"""Devices with limits: shares of the host that all processes see, and the choice among them."""
+"""Tests devices with limits: shares of the host that all processes see, and the choice among them."""
 
 import signal
 

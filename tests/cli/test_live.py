@@ -1,4 +1,5 @@
-"""The live state of runs: seen by other programs while they plan, wait and train, without a change of their results."""
+"""Tests the live state of runs: other programs see it while they plan, wait and train, without a change of their
+results."""
 
 import os
 import pathlib

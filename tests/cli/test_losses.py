@@ -1,4 +1,4 @@
-"""Losses: each trains a classifier, refuses unknown options, and allows class weights of 0."""
+"""Tests losses: each trains a classifier, refuses unknown options, and allows class weights of 0."""
 
 import math
 import os

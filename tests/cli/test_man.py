@@ -1,4 +1,4 @@
-"""Manual pages: one for each command, with all of its options, and without complaints from man-page checkers."""
+"""Tests manual pages: one for each command, with all of its options, and without complaints from man-page checkers."""
 
 import pathlib
 import shutil

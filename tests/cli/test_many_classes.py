@@ -1,5 +1,5 @@
-"""5000 classes: training and evaluation without whole logits or a confusion matrix; brim says which outputs it
-omits."""
+"""Tests training and evaluation with 5000 classes without whole logits or a confusion matrix; brim says which outputs
+it omits."""
 
 
 from support import FAILED, SMALL, Case, main, plain

@@ -1,4 +1,4 @@
-"""Errors for options that do not fit together: the fault, the origin of the value, and the remedy."""
+"""Tests the errors for options that do not fit together: the fault, the origin of the value, and the remedy."""
 
 import pathlib
 import unittest

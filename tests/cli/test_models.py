@@ -1,4 +1,4 @@
-"""Built-in models: their sizes, that they learn, and that memory decisions do not change their numbers."""
+"""Tests built-in models: their sizes, that they learn, and that memory decisions do not change their numbers."""
 
 import json
 import shutil

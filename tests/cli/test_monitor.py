@@ -1,4 +1,4 @@
-"""brim monitor: runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
+"""Tests brim monitor: runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
 
 import json
 import os

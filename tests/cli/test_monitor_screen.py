@@ -1,4 +1,4 @@
-"""The interactive view of brim monitor, in a pseudo-terminal: keys, sizes, terminals that cannot show it, and the
+"""Tests the interactive view of brim monitor, in a pseudo-terminal: keys, sizes, terminals that cannot show it, and the
 interrupt of a run. The unit tests draw and view test the picture itself."""
 
 import codecs

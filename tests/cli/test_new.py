@@ -1,4 +1,5 @@
-"""brim new: creates a plugin's folder completely or not at all. tests/abi/new.cmake builds and uses the result."""
+"""Tests brim new, which creates a plugin's folder completely or not at all. tests/abi/new.cmake builds and uses the
+result."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""memory.offload=optimizer: the same numbers as without, and the optimizer's state is where the plan says."""
+"""Tests memory.offload=optimizer: it changes no number, and the optimizer's state is where the plan says."""
 
 import json
 import shutil

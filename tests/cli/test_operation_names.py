@@ -1,5 +1,5 @@
-"""An operation is defined in one place, by its descriptor, with a kernel in each backend. No other file lists
-operations by name."""
+"""Tests that an operation is defined in one place, by its descriptor, with a kernel in each backend. No other file
+lists operations by name."""
 
 import pathlib
 import re

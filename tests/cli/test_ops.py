@@ -1,4 +1,4 @@
-"""brim ops: the operations, and the backends that implement them."""
+"""Tests brim ops: the operations, and the backends that implement them."""
 
 
 from support import USAGE, Case, main

@@ -1,4 +1,4 @@
-"""Memory-saving optimizers, and updates in the backward pass: their memory, and the same numbers."""
+"""Tests memory-saving optimizers, and updates in the backward pass: their memory, and the same numbers."""
 
 import array
 import json

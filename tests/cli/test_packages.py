@@ -1,4 +1,4 @@
-"""The Debian packages that cpack makes of this build: the files in each package and its metadata.
+"""Tests the Debian packages that cpack makes of this build: the files in each package and its metadata.
 
 scripts/test_package.sh tests installing them."""
 

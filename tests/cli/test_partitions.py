@@ -1,5 +1,5 @@
-"""The assignment of samples to clients: every kind of partition, as `brim federate --export-partition` writes it and as
-a run records it."""
+"""Tests the assignment of samples to clients: every kind of partition, as `brim federate --export-partition` writes it
+and as a run records it."""
 
 import collections
 import json

@@ -1,4 +1,5 @@
-"""How often `brim plan` plans, builds graphs and searches for a recompute: its time on any machine."""
+"""Tests how often `brim plan` plans, builds graphs and searches for a recompute. These counts decide its time on any
+machine."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""The tables of `brim plan` with the plans that fit on the devices of the chosen backend, and of other backends."""
+"""Tests the tables of `brim plan` with the plans that fit on the devices of the chosen backend, and of other
+backends."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`brim plan dist.ranks=N`: each rank's share of a step, and the exact memory of its plan."""
+"""Tests `brim plan dist.ranks=N`: each rank's share of a step, and the exact memory of its plan."""
 
 import json
 

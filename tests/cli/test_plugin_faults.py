@@ -1,5 +1,5 @@
-"""Plugins that crash, loop or return nonsense: the run ends with a message that names the plugin, writes a checkpoint
-first if it has begun, and resumes to the bits of an undisturbed run."""
+"""Tests plugins that crash, loop or return nonsense: the run ends with a message that names the plugin, writes a
+checkpoint first if it has begun, and resumes to the bits of an undisturbed run."""
 
 import os
 import pathlib

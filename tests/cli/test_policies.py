@@ -1,4 +1,4 @@
-"""Policies decide when memory is short. Devices are shares of the host with limits, which a network of a few
+"""Tests that policies decide when memory is short. Devices are shares of the host with limits, which a network of a few
 megabytes fills; decisions are in the log and in events.jsonl, and change no number."""
 
 import os

@@ -1,4 +1,4 @@
-"""precision=fp16: activations of half the size, and a loss scale that adapts to the gradients."""
+"""Tests precision=fp16: activations of half the size, and a loss scale that adapts to the gradients."""
 
 import json
 import random

@@ -1,5 +1,5 @@
-"""The default precision on a device with tensor cores, as the emulated one, and backend.strict: the choice of a run,
-its messages and records; a run keeps its choice on another device."""
+"""Tests the default precision on a device with tensor cores, as the emulated one, and backend.strict: the choice of a
+run, its messages and records; a run keeps its choice on another device."""
 
 import os
 import re

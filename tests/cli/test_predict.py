@@ -1,4 +1,4 @@
-"""brim predict: classes and probabilities for files."""
+"""Tests brim predict: classes and probabilities for files."""
 
 import csv
 import gzip

@@ -1,5 +1,5 @@
-"""Memory pressure: a run warns; at the critical threshold it saves, cleans up and makes a smaller plan, with the same
-results."""
+"""Tests memory pressure: a run warns; at the critical threshold it saves, cleans up and makes a smaller plan, with the
+same results."""
 
 import contextlib
 import json

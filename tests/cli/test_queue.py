@@ -1,4 +1,4 @@
-"""Waiting for a device: first come, first served, even if waiting processes die."""
+"""Tests waiting for a device: brim serves jobs in the order in which they came, even if waiting processes die."""
 
 import os
 import signal

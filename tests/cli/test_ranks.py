@@ -1,4 +1,5 @@
-"""Several ranks train as one: the same samples in the same steps, and the same losses up to the rounding of sums."""
+"""Tests that several ranks train as one: the same samples in the same steps, and the same losses up to the rounding of
+sums."""
 
 import array
 import json

@@ -1,6 +1,6 @@
-"""Several ranks with GPUs, on emulated devices connected by an emulated NCCL (tests/cuda/emulated): the same numbers as
-one rank, whatever the order in which streams run, with gradients reduced during the backward pass; and the end of a
-job whose ranks fail, die or hang while their devices wait for each other."""
+"""Tests several ranks with GPUs, on emulated devices connected by an emulated NCCL (tests/cuda/emulated): the same
+numbers as one rank, whatever the order in which streams run, with gradients reduced during the backward pass; and the
+end of a job whose ranks fail, die or hang while their devices wait for each other."""
 
 import os
 import pathlib

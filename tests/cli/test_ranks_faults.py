@@ -1,5 +1,5 @@
-"""Calls that fail for lack of memory on one rank, on each in turn, and on all (docs/faults.md): no rank waits for ever,
-and the job ends with the bits of an undisturbed one.
+"""Tests calls that fail for lack of memory on one rank, on each in turn, and on all (docs/faults.md): no rank waits for
+ever, and the job ends with the bits of an undisturbed one.
 
 ROUNDS=200 runs that many jobs; the default of 12 is spread over all cases."""
 

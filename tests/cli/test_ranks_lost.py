@@ -1,5 +1,5 @@
-"""A rank that dies or hangs ends the whole job within the timeout, with one message that names it; the committed steps
-are kept, and the run can be resumed. A rank whose weights have diverged is detected."""
+"""Tests that a rank that dies or hangs ends the whole job within the timeout, with one message that names it; the
+committed steps are kept, and the run can be resumed. A rank whose weights have diverged is detected."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""memory.recompute: less memory for more work, and the same numbers to the bit."""
+"""Tests memory.recompute: it saves memory by more work, and changes no bit."""
 
 import shutil
 import xml.etree.ElementTree

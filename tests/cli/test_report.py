@@ -1,4 +1,5 @@
-"""brim report, and the report.html that a run writes: a self-contained page with the figures of the run's files."""
+"""Tests brim report, and the report.html that a run writes: a self-contained page with the figures of the run's
+files."""
 
 import base64
 import collections

@@ -1,4 +1,5 @@
-"""brim runs: lists and filters runs, shows and compares them, tags them, deletes them so that they can be restored."""
+"""Tests brim runs, which lists and filters runs, shows and compares them, tags them, deletes them so that they can be
+restored."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""scripts/: setup without a network or without root, and the counting of tests."""
+"""Tests scripts/: setup without a network or without root, and the counting of tests."""
 
 import os
 import pathlib

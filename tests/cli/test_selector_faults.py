@@ -1,5 +1,5 @@
-"""Selectors that crash, loop or select clients that do not exist: the run ends with a message that names the selector
-and the client, after a checkpoint of the previous round, and resumes to the bits of an undisturbed run."""
+"""Tests selectors that crash, loop or select clients that do not exist: the run ends with a message that names the
+selector and the client, after a checkpoint of the previous round, and resumes to the bits of an undisturbed run."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""brim simulate: policies in scripted worlds. The same command gives the same bytes, errors in scenarios are reported
-with their position, and a run's record leads its policies to the same decisions."""
+"""Tests brim simulate: policies in scripted worlds. The same command gives the same bytes, errors in scenarios are
+reported with their position, and a run's record leads its policies to the same decisions."""
 
 import json
 import os

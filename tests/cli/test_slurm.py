@@ -1,5 +1,5 @@
-"""scripts/slurm and scripts/side_by_side.sh, with stand-ins for srun, scontrol and brim that record their arguments, so
-that no Slurm is needed."""
+"""Tests scripts/slurm and scripts/side_by_side.sh, with stand-ins for srun, scontrol and brim that record their
+arguments, so that no Slurm is needed."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""brim start: questions on a pipe and on a terminal, and a run equal to that of the command it prints."""
+"""Tests brim start: questions on a pipe and on a terminal, and a run equal to that of the command it prints."""
 
 import fcntl
 import os

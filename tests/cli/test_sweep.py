@@ -1,4 +1,4 @@
-"""brim train -m: every combination runs in a process of its own, whatever happens to the others."""
+"""Tests brim train -m: every combination runs in a process of its own, whatever happens to the others."""
 
 import os
 import signal

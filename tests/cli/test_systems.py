@@ -1,4 +1,4 @@
-"""Command lines of the systems that brim replaces, as their users write them (docs/guide/other_systems.md): each
+"""Tests command lines of the systems that brim replaces, as their users write them (docs/guide/other_systems.md): each
 trains. A device with a limit stands in for a GPU; models and data sets that brim lacks are replaced by `cnn` and `mlp`
 on synthetic data."""
 

@@ -1,4 +1,4 @@
-"""Language modelling and regression: PyTorch's numbers, the same results for every split of a step, and the run's
+"""Tests language modelling and regression: PyTorch's numbers, the same results for every split of a step, and the run's
 output."""
 
 import csv

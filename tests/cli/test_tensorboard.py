@@ -1,5 +1,5 @@
-"""observe.tensorboard: event files that TensorBoard reads. The reader here was written from the descriptions of the
-formats (TFRecord, protocol buffers' wire format, event.proto), independently of brim's writer."""
+"""Tests observe.tensorboard: event files that TensorBoard reads. The reader here was written from the descriptions of
+the formats (TFRecord, protocol buffers' wire format, event.proto), independently of brim's writer."""
 
 import base64
 import struct

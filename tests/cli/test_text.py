@@ -1,4 +1,4 @@
-"""Language models of text: training, evaluation, generation and resuming, with bytes, GPT-2's tokens and token
+"""Tests language models of text: training, evaluation, generation and resuming, with bytes, GPT-2's tokens and token
 files."""
 
 import json

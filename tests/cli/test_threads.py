@@ -1,4 +1,4 @@
-"""Whole runs with many threads, for ThreadSanitizer: the loader's and the backend's, with signals in between."""
+"""Tests whole runs with many threads under ThreadSanitizer: the loader's and the backend's, with signals in between."""
 
 import signal
 

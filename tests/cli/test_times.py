@@ -1,5 +1,5 @@
-"""The device profile, and choices based on it: plans by predicted time. Pinned results use made-up times; the real
-times of a machine decide nothing here."""
+"""Tests the device profile, and choices based on it: plans by predicted time. Pinned results use made-up times; the
+real times of a machine decide nothing here."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Traces of steps: observe.trace, brim trace, and their files in the run's folder."""
+"""Tests traces of steps: observe.trace, brim trace, and their files in the run's folder."""
 
 import collections
 import gzip

@@ -1,4 +1,4 @@
-"""`brim plan --traffic`: bytes, arithmetic and launches of a step by class of operation, and their least time."""
+"""Tests `brim plan --traffic`: bytes, arithmetic and launches of a step by class of operation, and their least time."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The files of a run, its number of steps, and running it again."""
+"""Tests the files of a run, its number of steps, and running it again."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Weights in and out: model.weights, name maps, and brim export."""
+"""Tests weights in and out: model.weights, name maps, and brim export."""
 
 import shutil
 import struct

@@ -1,5 +1,5 @@
-"""Weights in the layouts of published models: torchvision's ResNet, and Hugging Face's CLIP and GPT-2. The files are
-generated here, with the real names and shapes."""
+"""Tests weights in the layouts of published models: torchvision's ResNet, and Hugging Face's CLIP and GPT-2. The files
+are generated here, with the real names and shapes."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""model=lora and model=linear_probe: a frozen backbone, and checkpoints with only the trained parameters."""
+"""Tests model=lora and model=linear_probe: a frozen backbone, and checkpoints with only the trained parameters."""
 
 import json
 import os

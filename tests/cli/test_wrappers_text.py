@@ -1,4 +1,4 @@
-"""model=lora around a language model: backbone=gpt2 keeps its head, so that only the adapters are trained."""
+"""Tests model=lora around a language model: backbone=gpt2 keeps its head, so that only the adapters are trained."""
 
 import shutil
 import unittest

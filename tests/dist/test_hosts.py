@@ -1,4 +1,4 @@
-"""comm/mpi over two hosts, and the end of a job whose network is cut."""
+"""Tests comm/mpi over two hosts, and the end of a job whose network is cut."""
 
 from hosts import TwoHosts, main
 from jobs import RANKS

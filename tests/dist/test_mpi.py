@@ -1,4 +1,4 @@
-"""comm/mpi on one host: exchanges, sums, and the end of a job whose ranks are lost."""
+"""Tests comm/mpi on one host: exchanges, sums, and the end of a job whose ranks are lost."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""brim train over two hosts: the results of one host, a cut cable, a killed rank, and resuming."""
+"""Tests brim train over two hosts: the results of one host, a cut cable, a killed rank, and resuming."""
 
 import json
 import os

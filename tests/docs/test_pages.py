@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/check_links.py and scripts/words.py on pages that are right and wrong."""
+"""Tests scripts/check_links.py and scripts/words.py on pages that are right and wrong."""
 
 import pathlib
 import subprocess

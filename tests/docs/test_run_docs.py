@@ -1,4 +1,4 @@
-"""scripts/run_docs.py finds pages whose output is wrong, and corrects them on request."""
+"""Tests that scripts/run_docs.py finds pages whose output is wrong, and corrects them on request."""
 
 import pathlib
 import subprocess

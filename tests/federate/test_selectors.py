@@ -1,4 +1,4 @@
-"""Client selectors compared with direct implementations of their formulas: plain loops check each choice in small
+"""Compares client selectors with direct implementations of their formulas: plain loops check each choice in small
 random worlds, in the simplest order and without optimizations. If a selector takes the highest of several sums,
 which may be rounded in another order, a sum that is equally high up to rounding is accepted. Random choices must
 have the right frequencies, by chi-square at fixed seeds."""
