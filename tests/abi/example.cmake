@@ -60,7 +60,7 @@ if(NOT tight STREQUAL roomy)
   message(FATAL_ERROR "less memory, other numbers:\n${roomy}\nand\n${tight}")
 endif()
 
-# it trains, but there is no room for the picture and nothing to free
+# the program trains, but has no room for the picture and nothing to free
 run(4 ${FOLDER}/spirals 100)
 expect("trained with 64 x 16: ")
 expect("error: 480.0 KiB needed, but device 0 has 100.0 KiB left\n")

@@ -46,7 +46,7 @@ if(output MATCHES "warning")
   message(FATAL_ERROR "a softmax before a squared error is nothing to warn of:\n${output}")
 endif()
 
-# in a folder from the environment, and installed beside brim's own
+# brim finds the plugin in a folder from the environment, and installed beside its own plugins
 set(ENV{BRIM_PLUGIN_PATH} ${FOLDER}/more)
 run(${FOLDER}/elsewhere ${brim} plugins model/by_pkg_config --json)
 string(JSON value GET "${output}" plugins 0 id)

@@ -47,7 +47,7 @@ if(NOT prefix OR NOT program)
   message(FATAL_ERROR "the steps do not say where brim is:\n${steps}")
 endif()
 
-# with brim on the PATH, nothing needs to say where it is
+# with brim on the PATH, the commands find it without further settings
 set(ENV{PATH} "${PREFIX}/bin:$ENV{PATH}")
 make(model net)
 make(dataset points)

@@ -1,5 +1,5 @@
-/* The plugins that the loader accepts, its error for each kind of invalid one, and the registry's search. The plugins
- * are built next to this test; files that no compiler makes are cut or patched from the valid one. */
+/* Tests which plugins the loader accepts, its error for each kind of invalid one, and the registry's search. The
+ * plugins are built next to this test; files that no compiler makes are cut or patched from the valid one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -15,7 +15,7 @@ SIZES = [
     ("lightcnn", "[1,28,28]", 10, 24058),
     ("emotion_cnn", "[1,48,48]", 7, 2345607),
     ("temperature_lstm", "[1,28,28]", 10, 4 * 50 * (28 + 50 + 2) + 51 * 10),
-    # conv1, conv2, both directions of the LSTM, four projections, norm, fc
+    # the summands: conv1, conv2, both directions of the LSTM, four projections, norm, fc
     ("mental_state", "[1,14,64]", 4,
      64 * (14 * 3 + 1) + 128 * (64 * 3 + 1) + 2 * 4 * 64 * (128 + 64 + 2) + 4 * 129 * 128 + 256 + 129 * 4),
     ("vit", "[1,28,28]", 10, 5353738),

@@ -11,7 +11,7 @@ from ranks import Ranks
 from support import FULL, HANG_SECONDS, SANITIZED, SMALL, main
 
 STEPS = 100 if FULL and not SANITIZED else 20
-# An epoch of 7 steps, the last with 20 samples; the 5 norm groups of 16 in a step are distributed over 2 and 4 ranks.
+# An epoch has 7 steps, the last with 20 samples. The 5 norm groups of 16 in a step are distributed over 2 and 4 ranks.
 ODD = ["training.batch_size=80", "dataset.train_count=500", "dataset.test_count=100", f"training.steps={STEPS}",
        "training.eval_every_steps=10", "augment.flip=true", "augment.crop_padding=1", "observe.log_every_steps=1",
        "memory.timing=false", "training.num_workers=0"]

@@ -6,7 +6,7 @@ import signal
 
 from support import FAILED, NO_FIT, SANITIZED, SMALL, SMALL_CNN, Case, main, plain, some_of
 
-# Two steps an epoch, the second of 122 samples; evaluations and checkpoints are due at different steps.
+# An epoch has two steps, the second of 122 samples. Evaluations and checkpoints are due at different steps.
 BUSY = ["dataset.train_count=250", "training.steps=8", "training.eval_every_steps=3",
         "training.checkpoint_every_steps=2", "training.keep_checkpoints=2", "observe.log_every_steps=4"]
 LIGHTCNN = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[1,32,32]", "dataset.train_count=250",

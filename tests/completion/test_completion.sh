@@ -55,14 +55,14 @@ exactly trai train
 includes "" train plan config plugins compare version
 exactly "--config-p" --config-path
 exactly "--config-path my pla" plan
-exactly "--config-path " # a folder, for the shell
+exactly "--config-path " # the shell completes the folder itself
 includes "train -" --resume --from -m --multirun --fail-fast --debug-launches --quiet --help
 excludes "train -" --job
 exactly "train --resu" --resume
 exactly "train --resume " # a folder
 exactly "compare --js" --json
 exactly "nonsense "
-exactly "eval " # the folder of a run
+exactly "eval " # the shell completes the run's folder itself
 exactly "eval runs/a --sp" --split
 includes "eval runs/a " optimizer.lr=
 includes "predict -" --checkpoint -o --json

@@ -32,7 +32,7 @@ static void test_unet_matches_pytorch(void **state)
   golden_model_check("unet.txt", "unet", "{width: 2, levels: 2}", 4);
 }
 
-/* Number of scalars in all parameters of a model with default settings, on 1x28x28 and 10 classes. */
+/* Returns the number of scalars in all parameters of a model with default settings, on 1x28x28 and 10 classes. */
 static int64_t count_parameters(const char *model, const char *settings)
 {
   loaded plugin;

@@ -623,7 +623,7 @@ bool described_read(FILE *file, described *d)
 
 /* ---- training ---- */
 
-/* Streams of numbers: parameters from 1 on, and the values and labels of each step. */
+/* Draws the values and labels of a step from separate streams of numbers. The streams of parameters begin at 1. */
 static void make_batch(const described *d, int step, void *values, int64_t value_count, void *labels,
                        int64_t label_count)
 {

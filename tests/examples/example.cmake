@@ -2,7 +2,7 @@
 # CTEST.
 file(REMOVE_RECURSE ${FOLDER})
 set(flags "-Wall -Wextra -Wpedantic -Wshadow -Werror")
-if(SANITIZE) # like the program that loads it
+if(SANITIZE) # an example must be sanitized like the brim that runs it
   string(APPEND flags " -fsanitize=${SANITIZE}")
 endif()
 unset(ENV{BRIM_PLUGIN_PATH})

@@ -148,7 +148,7 @@ static void a_policy_called_between_steps_allocates_nothing(void **state)
   asked = 0;
   check_run("model=mlp", "backend=cpu", 3, 1, words, sizeof words / sizeof words[0]);
   pause_seconds = 0;
-  assert_true(asked >= 2); /* once before the first step, and once after the pause */
+  assert_true(asked >= 2); /* brim asks once before the first step, and once after the pause */
 }
 
 static void cpu_steps_of_a_cnn_allocate_nothing(void **state)

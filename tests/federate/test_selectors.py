@@ -629,7 +629,7 @@ class Selectors(unittest.TestCase):
         self.frequencies("oort", {(k,): worth[k] / sum(worth) for k in range(n) if worth[k]}, "{cutoff:~0}",
                          prepare=all_seen)
 
-        def tiers(world):  # the last of three tiers of two is the worst; in round 1 accuracies have not risen
+        def tiers(world):  # the last of three tiers of two clients is the worst; in round 1 accuracies have not risen
             all_seen(world)
             world.accuracy = [0.75, 0.75, 0.5, 0.5, 0.25, 0.25]  # all losses are equal
             self.open("tifl", world, "{tiers:~3,interval:~1}")

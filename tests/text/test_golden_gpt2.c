@@ -51,7 +51,7 @@ static void twenty_steps_of_adamw_are_pytorchs(void **state)
   golden_run_check_training(*state, golden_adamw(), "adamw.");
 }
 
-/* Scalars in all parameters at GPT-2's vocabulary. */
+/* Returns the number of scalars in all parameters, with GPT-2's vocabulary. */
 static int64_t count_parameters(const char *settings)
 {
   loaded plugin;

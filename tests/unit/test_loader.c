@@ -22,7 +22,7 @@
 #define ELEMENTS 20
 #define EPOCHS 2
 
-/* Epochs of a part in micro-batches of `batch`. */
+/* The micro-batches of a part, of `batch` samples each, over some epochs. */
 typedef struct order {
   enum brim_part part;
   int64_t count, batch, epochs, asked; /* asked: the number of spans requested */

@@ -28,7 +28,7 @@ static void open_data(fixture *f)
   if (brim_data_open(&f->data, &made_plugin, &f->dataset, &f->settings) != BRIM_OK) fail_msg("%s", brim_error_text());
 }
 
-/* Images whose labels are their numbers, so that the shares of classes identify the mixed samples. */
+/* Opens images whose labels are their numbers, so that the shares of classes identify the mixed samples. */
 static void prepare(fixture *f, double alpha)
 {
   *f = (fixture){.dataset = made_images(COUNT, 2, 4, 5), .settings = {.seed = 3}};

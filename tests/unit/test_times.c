@@ -262,7 +262,7 @@ static void doubtful_times_are_missing_until_measured_again(void **state)
   assert_int_equal(brim_profile_open(path, &subject, &p), BRIM_OK);
   assert_true(brim_profile_lacks(p, "a", 1) && brim_profile_lacks(p, "b", 1));
   assert_false(brim_profile_lacks(p, "unused", 1));
-  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* the old value stays until then */
+  assert_true(brim_profile_find(p, "a", 1)->seconds > 0); /* the old value stays until the next measurement */
   brim_profile_add(p, "a", 1, 1.1e-3, 0);
   brim_profile_add(p, "b", 1, 2e-3, 0);
   assert_true(brim_profile_find(p, "a", 1)->sure && !brim_profile_find(p, "b", 1)->sure);
