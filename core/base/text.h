@@ -65,7 +65,7 @@ int brim_compare_strings(const void *a, const void *b);
 const char *brim_plural(int64_t count);
 /* Formats a number with the fewest digits that read back as the same double, or, if `is_single`, float; returns `out`.
  */
-#define BRIM_NUMBER_BYTES 32
+#define BRIM_NUMBER_BYTES 40
 const char *brim_format_number(char out[BRIM_NUMBER_BYTES], double value, bool is_single);
 /* Formats a duration as "1:02:03" or "2:03"; returns `out`. */
 const char *brim_format_seconds(char *out, size_t room, double seconds);
