@@ -129,8 +129,8 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
                                     brim_arena_printf(&g->arena, "%s.grad", p->value->name));
     brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
   }
-  for (size_t i = 0; i < g->parameter_count;
-       i++) /* these nodes come after all updates, because a GPU runs nodes of one kind together */
+  /* These nodes come after all updates, because a GPU runs nodes of one kind together. */
+  for (size_t i = 0; i < g->parameter_count; i++)
     if (sum[i] && brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
   g->first_average = g->node_count;
   return finish(g, out);

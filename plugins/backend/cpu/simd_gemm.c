@@ -367,7 +367,7 @@ static inline __attribute__((always_inline)) void multiply_squares(const cpu_gem
     vf v[LANES];
     for (int i = 0; i < LANES; i++) {
       v[i] = load(b + i * g->ldb + k);
-      __builtin_prefetch((const void *)((uintptr_t)(b + i * g->ldb + k + AHEAD)), 0); /* harmless past the end */
+      fetch(b + i * g->ldb + k + AHEAD);
     }
     transpose_square(v);
     for (int i = 0; i < LANES; i++)
